@@ -35,7 +35,9 @@ class Option:
 
     @property
     def key(self) -> str:
-        """Return the name under which `Arguments` lists the option."""
+        """Return the name of the option in `Arguments.options`: the long name, or the letter if there is no
+        long name.
+        """
         return self.name or self.letter
 
 
@@ -66,13 +68,13 @@ def help_text(usage: str, options: Iterable[Option]) -> str:
 
 @dataclass
 class Arguments:
-    """The options of a command line in the written order, and the other words."""
+    """The options of a command line in the order in which the user wrote them, and the other words."""
 
     options: list[tuple[str, str]] = field(default_factory=list)
-    """Pairs of the long name and the value. The value is empty if the option has none."""
+    """Pairs of the option's `key` and its value. The value is empty if the option has none."""
     words: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
-    """The words that match no option, if `parse` was called with `go_on`."""
+    """Words that are no valid option, if `parse` was called with `go_on`."""
 
     def has(self, name: str) -> bool:
         return any(key == name for key, _ in self.options)
@@ -108,7 +110,8 @@ def parse(
     options: Iterable[Option], words: Sequence[str], *, intersperse: bool = True, go_on: bool = False
 ) -> Arguments:
     """Return the options and operands in `words`. Raise UsageError if an option is unknown, or if its value
-    is missing or not allowed. With `go_on`, do not raise this error, but add the word to `wrong`.
+    is missing or not allowed. With `go_on`, add the option to `Arguments.wrong` instead of raising this
+    error.
 
     1. `--name=value`, `--name value` and every unique beginning of a long name are accepted.
     2. Several letters may be written in one word (`-hr`). The value of a letter follows in the same word or

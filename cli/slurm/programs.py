@@ -1,4 +1,4 @@
-"""The table of Slurm's commands, and the start of such a command without the slower start of corral."""
+"""The table of Slurm's commands, and a function that starts such a command faster than `corral` starts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ PROGRAMS: Mapping[str, tuple[str, str]] = {
     "sstat": ("cli.slurm.show.sstat", "Show what running jobs have used."),
     "strigger": ("cli.slurm.refused_programs:strigger", "Not available in Corral."),
 }
-"""For each command: its function `f(words) -> exit code` (`main` by default), and its summary."""
+"""For each command: where its function `f(words) -> exit code` is, and its summary. `MODULE` means the
+function `main` of the module; `MODULE:NAME` means the function NAME.
+"""
 
 
 class SlurmError(Exception):
@@ -52,7 +54,7 @@ def run_and_exit(program: str) -> NoReturn:
        module threading was imported, end normally, because the process may then have threads or an SSH tunnel
        that must be closed.
 
-    Together, this takes 8 ms off the 45 ms that a command needs.
+    Steps 1 and 3 save 8 of the 45 ms that a command takes.
     """
     gc.disable()
     _function(program)

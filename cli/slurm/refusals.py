@@ -37,7 +37,9 @@ def unreachable(error: Unreachable) -> list[str]:
 def unknown_reservation(
     wanted: Sequence[str], known: Collection[str], action: str = "Batch job submission failed"
 ) -> SlurmError | None:
-    """Return the error of sbatch if one of the reservations that the job names does not exist."""
+    """Return the error of sbatch if a reservation in `wanted` does not exist; None if all exist. `action`
+    begins the last line of the error.
+    """
     unknown = next((name for name in wanted if name not in known), None)
     if unknown is None:
         return None
@@ -48,7 +50,9 @@ def unknown_reservation(
 def submit_refused(
     refused: Refused, spec: JobSpec, action: str = "Batch job submission failed"
 ) -> SlurmError:
-    """Return the two error lines of sbatch for a refused job: the reason, and the words of Slurm."""
+    """Return the error of sbatch for a refused job, with two lines: the controller's reason, and Slurm's
+    message for such an error. `action` begins the second line.
+    """
     problem = refused.problem
     field = problem.where.removeprefix("spec.").partition(".")[0].partition("[")[0]
     words = _BY_FIELD.get(field) or _BY_CODE.get(problem.code) or "Unspecified error"

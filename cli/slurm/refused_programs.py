@@ -1,5 +1,4 @@
-"""Programs of Slurm without a counterpart in Corral. Each program prints the command of Corral to use
-instead."""
+"""Programs of Slurm that Corral does not have. Each program prints what to use in Corral instead."""
 
 from __future__ import annotations
 

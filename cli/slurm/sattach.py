@@ -27,7 +27,7 @@ _REFUSED = {
     "--output=FILE-%t.",
     "label": "Corral follows whole output files. Start the step with srun --label.",
 }
-"""The options of Slurm's sattach that Corral does not have, each with the counterpart."""
+"""The options of Slurm's sattach that Corral does not have, each with advice for the error message."""
 USAGE = "sattach [OPTIONS] JOB.STEP"
 _GONE, _NO_FILE = 3, 4
 _FOLLOW = f"""
@@ -52,17 +52,18 @@ done
 [ $# = 0 ] || tail -q -n 0 -s 0.2 -f --pid="$pid" "$@"
 wait
 """
-"""Follows the regular files to which a process writes, until the process ends. $1 is its pid and $2 its start
-time in clock ticks.
+"""A shell script that follows the regular files to which a process writes, until the process ends. $1 is the
+pid of the process, and $2 its start time in clock ticks.
 """
 
 
 def main(words: list[str]) -> int:
-    """Print the output that a running step writes to its output files from now on.
+    """Print new output of a running step: the output that the step writes to its files after this command has
+    started.
 
     1. Find the host and the process of the srun that runs the step.
-    2. On this host, follow the files to which srun and its tasks write: the output file of the job, or the
-       files of --output and --error. A command in the job does this, as `corral exec` does.
+    2. On this host, run `_FOLLOW` in the job, as `corral exec` does. The script follows the files to which
+       this srun writes: the output file of the job, or the files of --output and --error.
     """
     arguments = parse(OPTIONS, words)
     if prints_only_help(arguments, USAGE, OPTIONS):

@@ -63,8 +63,8 @@ _DENIED = "Access/permission denied"
 
 
 def main(words: list[str]) -> int:
-    """Run scancel. Return 1 if an order was refused. As in Slurm, an id that is unknown or has ended is an
-    error only together with a signal or a filter.
+    """Run scancel. Return 1 if the controller refused to cancel a job or to send a signal. As in Slurm, an
+    unknown or ended job is an error only with --signal or with an option that filters jobs, such as --user.
     """
     arguments = parse(OPTIONS, words)
     if prints_only_help(arguments, USAGE, OPTIONS):
@@ -90,12 +90,13 @@ def main(words: list[str]) -> int:
             chosen = list(_chosen(client, arguments, user, states))
             jobs, unknown = _among(chosen, jobs) if jobs else ([job.label for job in chosen], [])
             if states != _states(""):
-                # Print no error, because the filter has left out the job: it is in another state.
+                # Print no error for an active job in another state than --state, because its id is
+                # known.
                 active = list(_chosen(client, Arguments(), "", _states("")))
                 unknown = _among(active, unknown)[1]
             if not filtered:
-                # Print no error for a missing element, because a range such as 8_[1-3] may name elements that
-                # the array does not have.
+                # Print no error for an id without a job, because a range such as 8_[1-3] may name elements
+                # that the array does not have.
                 unknown = []
             jobs = [job for job in jobs if not arguments.has("interactive") or _confirmed(job)]
         for job in unknown:
@@ -109,7 +110,7 @@ def main(words: list[str]) -> int:
 
 
 def _commas(text: str) -> Iterator[str]:
-    """Yield the ids in a text such as `7,8_[1,3]`, whose commas in brackets belong to one id."""
+    """Yield the ids in a text such as `7,8_[1,3]`. A comma in brackets does not separate ids."""
     parts = re.split(r",(?![^\[]*\])", text)
     yield from (part for part in parts if part or len(parts) == 1)
 
@@ -154,7 +155,7 @@ def _states(text: str) -> set[JobState]:
 
 
 def _user(arguments: Arguments) -> str:
-    """Return the user whose jobs are chosen; empty for all users."""
+    """Return the user that --user or --me selects; empty for all users."""
     name = arguments.last("user")
     try:
         if arguments.has("me"):
@@ -165,12 +166,12 @@ def _user(arguments: Arguments) -> str:
 
 
 def _chosen(client: Client, arguments: Arguments, user: str, states: set[JobState]) -> Iterator[JobView]:
-    """Yield the active jobs that match all filters of the command line."""
+    """Yield the jobs of `user` in one of these states that match all filters of the command line."""
     from cli.jobs.selection import pages
 
     name = arguments.last("name") or arguments.last("jobname")
     nodes = set(hosts(arguments.last("nodelist"))) if arguments.has("nodelist") else set()
-    # Select no job, because Corral has no counterpart of this filter.
+    # With --wckey, select no job, because Corral has no counterpart of wckeys.
     if arguments.last("wckey"):
         return
     inside = _in_reservations(arguments.last("reservation"))
@@ -190,7 +191,9 @@ def _chosen(client: Client, arguments: Arguments, user: str, states: set[JobStat
 
 
 def _in_reservations(text: str) -> set[int] | None:
-    """Return the ids of the jobs that name one of these reservations. Return None for an empty text."""
+    """Return the ids of the active jobs that request one of the reservations in `text`, a list such as a,b.
+    Return None if `text` is empty.
+    """
     from cli.slurm.show.controller import controller, job_rows
 
     if not text:
@@ -201,8 +204,8 @@ def _in_reservations(text: str) -> set[int] | None:
 
 
 def _among(chosen: list[JobView], ids: list[str]) -> tuple[list[str], list[str]]:
-    """Return the display ids of those jobs in `chosen` that `ids` names, and the ids that name no job in
-    `chosen`.
+    """Return the display ids of the jobs in `chosen` to which one of `ids` refers, and those of `ids` that
+    refer to no job in `chosen`.
     """
     labels: list[str] = []
     unknown = []
@@ -244,7 +247,9 @@ def _cancel(client: Client, jobs: list[str], arguments: Arguments) -> int:
 
 
 def _why(refused: JobRefused) -> tuple[str, bool]:
-    """Return Slurm's words for a refusal, and whether scancel prints nothing about the refusal."""
+    """Return Slurm's message for a refusal, and whether the refusal is harmless: the job is unknown or has
+    ended.
+    """
     code = refused.problem.code
     if code == "not_allowed":
         return _DENIED, False
@@ -254,7 +259,9 @@ def _why(refused: JobRefused) -> tuple[str, bool]:
 
 
 def _send(client: Client, jobs: list[str], number: signal.Signals, arguments: Arguments) -> int:
-    """Send a signal to running jobs, one after the other: by default to their steps and not to the script."""
+    """Send a signal to jobs, one after the other: by default to their steps and not to the batch script.
+    Return 1 if the controller refuses one of the signals.
+    """
     full, batch = arguments.has("full"), arguments.has("batch")
     to = SignalTo.FULL if full else SignalTo.BATCH if batch else SignalTo.STEPS
     code = 0
@@ -272,7 +279,9 @@ def _send(client: Client, jobs: list[str], number: signal.Signals, arguments: Ar
 
 
 def _step(client: Client, job: str, step: int, number: signal.Signals | None, arguments: Arguments) -> int:
-    """Cancel a step, or send a signal to its tasks. Return 1 if there is no such step."""
+    """Cancel a step, or send a signal to its tasks. Return 1 if the controller refuses, for example because
+    there is no such step.
+    """
     if arguments.has("verbose"):
         print(
             f"scancel: {f'Signal {number.value} to' if number else 'Terminating'} step {job}.{step}",

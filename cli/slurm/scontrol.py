@@ -41,8 +41,8 @@ VERBS: Mapping[str, tuple[str, str]] = {
     "version": ("cli.slurm.nodes.scontrol_show:version", "Show the version."),
     "write": ("cli.slurm.scontrol_jobs:write", "Write the script of a job: write batch_script 7 [FILE]."),
 }
-"""For each verb: its function `verb(words, arguments) -> exit code`, and its summary. `words` are the words
-after the verb.
+"""For each verb: `MODULE:NAME` of its function `f(words, arguments) -> exit code`, and its summary. `words`
+are the words after the verb.
 """
 
 _ELSEWHERE: Mapping[str, str] = {
@@ -64,7 +64,7 @@ _ELSEWHERE: Mapping[str, str] = {
     "top": "Write: corral job set JOB --priority HIGH.",
     "wait_job": "A job starts when its nodes are ready. Write: corral job wait JOB, for its end.",
 }
-"""The verbs of Slurm's scontrol that Corral does not have, each with its counterpart."""
+"""The verbs of Slurm's scontrol that Corral does not have, each with advice for the error message."""
 
 
 def main(words: list[str]) -> int:
@@ -95,8 +95,8 @@ def main(words: list[str]) -> int:
 
 
 def _verb(word: str) -> str:
-    """Return the verb with this name, or the first verb that begins with this text; empty if there is no such
-    verb.
+    """Return the verb `word`, or the first verb that begins with `word` (three letters or more); empty if
+    there is none.
     """
     if word in VERBS:
         return word

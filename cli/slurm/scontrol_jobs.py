@@ -1,4 +1,6 @@
-"""The verbs of scontrol about single jobs: hold, release, requeue, update, write."""
+"""The verbs of scontrol that change jobs (hold, release, requeue, requeuehold, update) or write a job's
+script.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ _OPTION_OF_KEY = {
     "timelimit": "--time",
     "timemin": "--time-min",
 }
-"""The option of sbatch that has the same meaning as a key of `scontrol update`, by key."""
+"""For each key of `scontrol update`, in lower case: the option of sbatch with the same meaning."""
 _IDS = re.compile(r",(?![^\[]*\])")
 _BY_FIELD = {
     "queue": "Invalid partition name specified",
@@ -57,7 +59,7 @@ def requeue(words: list[str], _arguments: Arguments) -> int:
 
 
 def requeue_hold(words: list[str], _arguments: Arguments) -> int:
-    """Queue running jobs again, in the held state."""
+    """End the attempts of running jobs, queue the jobs again, and hold them."""
     return _order("requeuehold", "preempt", words, stay_held=True)
 
 
@@ -130,7 +132,9 @@ def update(words: list[str], _arguments: Arguments) -> int:
 
 
 def _extension_s(text: str) -> float:
-    """Return the seconds that a change of TimeLimit such as +30 or -1:00:00 adds; 0 for another text."""
+    """Return the seconds that a value of TimeLimit such as +30 or -1:00:00 adds to the time limit, negative
+    after a minus sign; 0 if the value has no sign.
+    """
     if text[:1] not in ("+", "-"):
         return 0.0
     pairs = _changes({"timelimit": text[1:]})
@@ -141,8 +145,8 @@ def _extension_s(text: str) -> float:
 
 
 def write(words: list[str], _arguments: Arguments) -> int:
-    """Write the script of a job to a file: `write batch_script 7 FILE`. The default of FILE is slurm-7.sh,
-    and `-` is stdout.
+    """Write the script of a job to a file: `write batch_script 7 FILE`. Without FILE, the name of the file is
+    slurm-7.sh. `-` is stdout.
     """
     if not words or words[0].lower() != "batch_script":
         raise _short("invalid entity for keyword:write; write: scontrol write batch_script JOB [FILE]")
@@ -173,7 +177,7 @@ def write(words: list[str], _arguments: Arguments) -> int:
 
 
 def _pairs(words: list[str]) -> dict[str, str]:
-    """Return the values by key, with the keys in lower case. `job 7` means `JobId=7`."""
+    """Return a dict from each key in `words`, in lower case, to its value. `job 7` means `JobId=7`."""
     found = {}
     left = list(words)
     while left:
@@ -189,7 +193,9 @@ def _pairs(words: list[str]) -> dict[str, str]:
 
 
 def _changes(pairs: dict[str, str]) -> dict[str, object]:
-    """Return the new values of JobSpec fields as JSON data."""
+    """Return a dict from JobSpec field to its new value as JSON data, for keys and values of `scontrol
+    update`.
+    """
     from cli.spec.job_options import OPTIONS
     from cli.spec.sbatch.directives import translate
     from cli.spec.sbatch.resources import Option
@@ -207,7 +213,7 @@ def _changes(pairs: dict[str, str]) -> dict[str, object]:
 
 
 def _short(*lines: str) -> SlurmError:
-    """Return an error whose lines are printed unchanged, because scontrol prints these errors without
+    """Print the lines, and return an error without lines, because scontrol prints these lines without
     `scontrol: error:` before them.
     """
     print(*lines, sep="\n", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Reads the values of options that several commands share: lists of hosts, clusters and the seconds of -i."""
+"""Reads the values of options that several commands share: lists of hosts, --clusters and --iterate."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def hosts(text: str) -> list[str]:
 
 
 def pause_s(arguments: Arguments, words: str = "") -> int:
-    """Return the seconds of --iterate, at most a year; 0 if the option is not given. If the value is invalid,
-    raise SlurmError with `words` at the beginning of its last line.
+    """Return the seconds of --iterate, at most a year; 0 without the option. If the value is invalid, raise
+    SlurmError whose last line begins with `words`.
     """
     if not arguments.has("iterate"):
         return 0
@@ -34,7 +34,9 @@ def pause_s(arguments: Arguments, words: str = "") -> int:
 
 
 def require_own_cluster(arguments: Arguments, own: Callable[[], str]) -> None:
-    """Raise SlurmError if --clusters does not name the cluster of the controller. `own` returns its name."""
+    """Raise SlurmError if --clusters names only other clusters. `own` returns the name of this controller's
+    cluster.
+    """
     text = arguments.last("clusters") or arguments.last("cluster")
     if not text or text in ("all", "-1"):
         return

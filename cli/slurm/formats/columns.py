@@ -1,4 +1,6 @@
-"""Tables of sacct, sacctmgr and similar commands: columns with widths, or values between separators."""
+"""Tables of sacct, sacctmgr and similar commands, with columns of fixed width or with separators between
+values.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,8 @@ _FIELD = re.compile(r"(\w[\w /-]*?)(?:%(-?)(\d+))?", re.ASCII)
 
 
 class Column(NamedTuple):
-    """A column: its heading, its width, the columns of the job table that its value needs, and the function
-    that returns the value. With a negative width the text is aligned to the left.
+    """A column: its heading (`name`), its width, the columns of the job table that `value` reads (`needs`),
+    and the function that returns the value of a row. With a negative width, the value is aligned to the left.
     """
 
     name: str
@@ -27,7 +29,9 @@ class Column(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """The form in which a table is printed. With a separator, values are not padded with spaces."""
+    """The form in which a table is printed. With a `separator`, values are neither padded with spaces nor
+    cut.
+    """
 
     header: bool = True
     separator: str = ""
@@ -75,7 +79,9 @@ def columns_of(text: str, known: Sequence[Column]) -> list[Column]:
 
 
 def lines(columns: Sequence[Column], rows: Iterable[Row], shape: Shape) -> list[str]:
-    """Return the lines of a table. A value that is too long is cut and ends with a plus sign."""
+    """Return the lines of a table. Without a separator, a value that is longer than its column is cut and
+    ends with a plus sign.
+    """
     found = []
     if shape.separator:
         end = shape.separator if shape.last else ""

@@ -15,7 +15,7 @@ _NAMED = re.compile(r"([^:]+)(?::(\.?)(\d*)(.*))?", re.DOTALL)
 DEFAULT_WIDTH = 20
 """The width of a field of -O without a width."""
 WIDEST = 65_536
-"""The greatest width of a field. A greater number counts as this width."""
+"""The greatest width of a field. If a user writes a greater width, this width is used."""
 
 
 def safe(text: str) -> str:
@@ -26,14 +26,14 @@ def safe(text: str) -> str:
 
 
 def width_of(digits: str) -> int:
-    """Return the width that a format names, at most WIDEST."""
+    """Return the width for the digits in a format, at most WIDEST; 0 for no digits."""
     return min(int(digits[:9] or 0), WIDEST)
 
 
 class Field(NamedTuple):
-    """One property of an object: its letter in -o, its name in -O, its heading, the needed columns, and the
-    function that returns its value. A field without a letter cannot be chosen in -o, and a field without a
-    name cannot be chosen in -O.
+    """One property of an object: its letter in -o, its name in -O, its heading, the columns of the job table
+    that `value` reads (`columns`), and the function that returns the value. A field without a letter cannot
+    be chosen in -o, and a field without a name cannot be chosen in -O.
     """
 
     letter: str
@@ -44,8 +44,8 @@ class Field(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A field in a format: the text before the field, its width (0: as wide as the value), and whether the
-    value is aligned to the left or to the right.
+    """A field in a format: the text before the field (`prefix`), the width (0: as wide as the value), and
+    whether the value is aligned to the right.
     """
 
     prefix: str
@@ -64,7 +64,7 @@ class Format(NamedTuple):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Return the columns that the fields need, without repetitions."""
+        """Return the columns of the job table that the fields read, each once."""
         found = [name for part in self.parts if part.field for name in part.field.columns]
         return tuple(dict.fromkeys(found))
 
@@ -94,9 +94,9 @@ def _sized(part: Part, value: str) -> str:
 def percent_format(text: str, fields: Iterable[Field]) -> Format:
     """Return the format that a text of -o describes, such as `%.18i %2t|%j`.
 
-    A number is the width: the value is cut or filled with spaces. With a dot before the number the value is
-    aligned to the right. Other characters, and letters that no field has, are printed unchanged. `%all`
-    stands for all fields, with `|` between them.
+    A number before the letter is the width: the value is cut or padded with spaces to this width. With a dot
+    before the number, the value is aligned to the right. Other characters, and letters that no field has, are
+    printed unchanged. `%all` stands for all fields, with `|` between them.
     """
     known = {field.letter: field for field in fields if field.letter}
     if text.strip().lower() == "%all":
@@ -125,7 +125,7 @@ def percent_format(text: str, fields: Iterable[Field]) -> Format:
 
 def named_format(text: str, fields: Iterable[Field]) -> Format:
     """Return the format that a text of -O describes, such as `JobID:.10,State,tres-per-node:100`. Names may
-    be written in any case. A text after the width follows the value.
+    be in upper or lower case. Text after the width is printed after the value.
     """
     known = {field.name.lower(): field for field in fields if field.name}
     parts: list[Part] = []
@@ -143,6 +143,6 @@ def named_format(text: str, fields: Iterable[Field]) -> Format:
 
 
 def print_lines(lines: Sequence[str]) -> None:
-    """Print the lines in one piece."""
+    """Print the lines with one call of print. Print nothing if there are no lines."""
     if lines:
         print("\n".join(lines))

@@ -77,8 +77,8 @@ def rounded_memory(mib: float, unit: str = "") -> str:
 
 
 def gres(gpus: float, nodes: int, model: str) -> str:
-    """Return the GPUs on each node as a GRES, such as gpu:a100:2; empty if there are no GPUs. A part of a GPU
-    is mps, which Slurm counts in hundredths.
+    """Return the number of GPUs on each node as a GRES, such as gpu:a100:2; empty if there are no GPUs. Half
+    a GPU is mps:50, because Slurm counts parts of a GPU in hundredths.
     """
     if not gpus:
         return ""
@@ -89,8 +89,8 @@ def gres(gpus: float, nodes: int, model: str) -> str:
 
 
 def tres(job: Row, *, by_name: bool) -> str:
-    """Return the resources of a job, such as cpu=2,mem=500M,node=1,billing=2,gres/gpu=2. With `by_name`, as
-    in sacct, they are sorted by name. `job` must have the columns in TRES_COLUMNS.
+    """Return the resources of a job, such as cpu=2,mem=500M,node=1,billing=2,gres/gpu=2. With `by_name`, sort
+    the resources by name, as sacct does. `job` must have the columns in TRES_COLUMNS.
     """
     return tres_text(cpus(job), memory_mib(job), int(job["nodes"]), job["gpus"], by_name=by_name)
 
@@ -103,7 +103,9 @@ def tres_text(cpu: int, mib: int, nodes: int, gpus: float, *, by_name: bool, bil
 
 
 def ranges(numbers: Sequence[int], width: int = 0) -> str:
-    """Return sorted numbers with ranges: 1-3,5 for 1, 2, 3 and 5."""
+    """Return sorted numbers as a text with ranges: 1-3,5 for 1, 2, 3 and 5. Each number has at least `width`
+    digits.
+    """
     found: list[str] = []
     begin = 0
     for place in range(1, len(numbers) + 1):

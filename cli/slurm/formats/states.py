@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 Row = Mapping[str, Any]
-"""A job or a node: values by the name of the column."""
+"""A job or a node: a dict from column name to value."""
 
 COMPACT: Final[Mapping[str, str]] = {
     "PENDING": "PD",
@@ -55,7 +55,9 @@ _ENDS: Final[Mapping[str, str]] = {
     "preempted": "PREEMPTED",
     "evicted": "PREEMPTED",
 }
-"""States of ended jobs that follow from the reason. Other ended jobs have the same state as in Corral."""
+"""Slurm's state of an ended job, by Corral's reason of the end. With any other reason, the state is the same
+as in Corral.
+"""
 
 _WAITS: Final[Mapping[str, str]] = {
     "": "None",
@@ -132,8 +134,9 @@ REASON_COLUMNS: Final = (*STATE_COLUMNS, "hold", "hopeless", "signal")
 
 
 def exit_code(job: Row) -> str:
-    """Return the exit code and the signal of a job, as 1:0 or 0:9. A job that its user, its time limit or the
-    memory limit ended has no exit code of its own. `job` must have STATE_COLUMNS, `exit_code` and `signal`.
+    """Return the exit code and the signal of a job, such as 1:0 or 0:9. As in Slurm, return 0:125 for a job
+    that exceeded its memory, and 0:0 for a job that was cancelled, was preempted, lost its node, or reached
+    its time limit or deadline. `job` must have STATE_COLUMNS, `exit_code` and `signal`.
     """
     state = job_state(job)
     if state == "OUT_OF_MEMORY":
@@ -144,8 +147,8 @@ def exit_code(job: Row) -> str:
 
 
 def read_states(text: str) -> frozenset[str] | None:
-    """Return the states in a list such as `PD,running`; None for `all`. Raise KeyError with the first word
-    that is no state.
+    """Return the long names of the states in a list such as `PD,running`; None if the list contains `all`.
+    Raise KeyError with the first word that is no state.
     """
     long = {short: state for state, short in COMPACT.items()}
     found = set()

@@ -16,8 +16,8 @@ _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?\s*([AP]M)?")
 
 def moment(seconds: float | None, none: str) -> str:
     """Return a time as text in the form that SLURM_TIME_FORMAT sets. `standard`, the default, gives
-    2031-05-01T08:00:00. `relative` gives a shorter text if the day is near. Any other value is a format of
-    strftime. `none` is the text to return if `seconds` is None.
+    2031-05-01T08:00:00. `relative` gives a text such as `Ystday 08:00` or, for today, 08:00:00. Any other
+    value is a format of strftime. `none` is the text to return if `seconds` is None.
     """
     if seconds is None:
         return none
@@ -75,8 +75,9 @@ def whole_minutes(seconds: float) -> int:
 
 
 def read_moment(text: str, now: float) -> float:
-    """Return the time that a text of --starttime means: now-2hours, 2031-05-01, 2031-05-01T08:00, 05/01,
-    08:00 or seconds since 1970 after `@`. Raise ValueError for any other text.
+    """Return the time for a value of --starttime, in seconds since 1970: now-2hours, 2031-05-01,
+    2031-05-01T08:00, 05/01, 08:00, a word such as noon, or seconds since 1970 after `@`. Raise ValueError for
+    any other text.
     """
     word = text.strip()
     relative = _NOW.fullmatch(word.lower())
@@ -99,7 +100,7 @@ def read_moment(text: str, now: float) -> float:
 
 
 def _parts(word: str) -> tuple[str, str]:
-    """Return the day and the time of day of a text; one of the two may be empty."""
+    """Return the day and the time of day in a text such as 05/01-08:00. One of the two may be empty."""
     if _CLOCK.fullmatch(word.upper()):
         return "", word
     if "T" in word:

@@ -35,15 +35,14 @@ DEFAULT_PROJECT = "default"
 
 
 def text_column(name: str, width: int, key: str = "") -> Column:
-    """Return a column whose value is the text under `key` in the row. The default key is the name in small
-    letters.
-    """
+    """Return a column whose value is `row[key]`. Without `key`, the key is the name in lower case."""
     return Column(name, width, (), lambda row: str(row.get(key or name.lower(), "")))
 
 
 def _columns(text: str) -> tuple[Column, ...]:
-    """Return the columns for a text such as `Cluster 10, Def Acct 10 account`: the heading, the width, and
-    the key of the row. The default key is the heading in small letters.
+    """Return the columns that a text such as `Cluster 10, Def Acct 10 account` describes: for each column its
+    heading, its width, and the key of its value in a row. Without a key, the key is the heading in lower
+    case.
     """
     found = []
     for part in text.split(","):
@@ -78,7 +77,9 @@ _TABLES = {
     "resource": "Name 10, Server 10, Type 8, Count 6",
     "reservation": "Cluster 10, Name 15",
 }
-"""The columns of each kind of object. Kinds without a counterpart in Corral have no rows."""
+"""The columns of each kind of object, in the form of `_columns`. Kinds without a counterpart in Corral have
+no rows.
+"""
 _ALIASES = {
     "defaultaccount": "def acct",
     "description": "descr",
@@ -89,7 +90,7 @@ _ALIASES = {
     "accounts": "account",
     "users": "user",
 }
-"""Names of --format that differ from the headings."""
+"""Headings (in lower case) by the names of `format=` that differ from the headings."""
 
 Rows = list[dict[str, Any]]
 
@@ -147,7 +148,9 @@ def _show(entity: str, arguments: Arguments) -> int:
 
 
 def _conditions(words: Sequence[str]) -> tuple[dict[str, list[str]], list[str], str]:
-    """Return the conditions (user=ada), the other words, and the fields of format=."""
+    """Return the conditions (a dict from key to values, for words such as user=ada), the other words, and the
+    value of format=.
+    """
     conditions: dict[str, list[str]] = {}
     names: list[str] = []
     form = ""
@@ -171,8 +174,9 @@ def _field(text: str) -> str:
 
 
 def _associations(transport: Transport, users: Sequence[str], _: bool = True) -> Rows:
-    """Return the accounts, and the users in each account. A user without jobs may submit to the default
-    project. Therefore the present user and the named users are always listed in the default project.
+    """Return a row for each account, followed by a row for each user of the account. The default project
+    always has rows for the user that runs the command and for `users`, because a user without jobs may submit
+    to it.
     """
     cluster, qos = ask(transport, "/v1/cluster")["name"], ",".join(_qos_names(transport))
     accounts: dict[str, dict[str, Any]] = {}

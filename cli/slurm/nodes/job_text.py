@@ -53,7 +53,7 @@ JOB_COLUMNS = tuple(
 
 
 def job_lines(job: Row, *, details: bool) -> list[str]:
-    """Return the lines of one job. With `details`, the CPUs, memory and GPUs on each node are added."""
+    """Return the lines about one job. With `details`, add the CPUs, memory and GPUs on each node."""
     user, uid = job["user"], res.uid_of(job["user"])
     waiting = job_state(job) == "PENDING"
     return [
@@ -132,7 +132,7 @@ def _numbers(job: Row, *, waiting: bool) -> str:
 
 
 def _details(job: Row) -> list[str]:
-    """Return the allocation on each node: JOB_GRES for all nodes, then a line for each node."""
+    """Return a line JOB_GRES with the GPUs on all nodes, then a line with the allocation on each node."""
     kind = res.gpu_type(job["gpu_model"]) if job["gpu_model"] else ""
     total = sum(len(gpus) for _, _, _, gpus in job["held"])
     lines = [f"JOB_GRES={_gres(kind, total) or jobs.NULL}"]

@@ -17,7 +17,7 @@ _ELSEWHERE = {
     "power_down": "Corral does not switch nodes off",
     "power_up": "Corral does not switch nodes on",
 }
-"""States that scontrol sets in Slurm and not in Corral, each with its counterpart."""
+"""States that scontrol can set in Slurm and not in Corral, each with advice for the error message."""
 
 
 def update_nodes(words: list[str]) -> int:
@@ -62,7 +62,7 @@ def _aborted(line: str) -> SlurmError:
 
 
 def _printed(*lines: str) -> SlurmError:
-    """Return an error whose lines are printed unchanged, because scontrol prints these errors without
+    """Print the lines, and return an error without lines, because scontrol prints these lines without
     `scontrol: error:` before them.
     """
     print(*lines, sep="\n", file=sys.stderr)

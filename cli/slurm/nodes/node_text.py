@@ -11,7 +11,7 @@ from wire.cluster.hostlist import fold_hostlist
 
 
 def node_lines(node: Node, partitions: Iterable[Partition], *, details: bool = False) -> list[str]:
-    """Return the lines of one node. With `details`, the GPUs that jobs hold are added."""
+    """Return the lines about one node. With `details`, add the GPUs that jobs hold."""
     names = ",".join(each.name for each in partitions if node in each.nodes)
     gpus = f",gres/gpu={node.gpus_total}" if node.gpus else ""
     held = f",gres/gpu={node.gpus_held}" if node.gpus_held else ""
@@ -49,7 +49,7 @@ def _state(node: Node) -> str:
 
 
 def partition_lines(partition: Partition) -> list[str]:
-    """Return the lines of one partition."""
+    """Return the lines about one partition."""
     found = partition.nodes
     cpus, gpus = sum(node.cpus for node in found), sum(node.gpus_total for node in found)
     memory = sum(node.memory_mib for node in found)

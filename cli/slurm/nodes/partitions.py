@@ -17,7 +17,7 @@ DEFAULT_QUEUE = "default"
 
 @dataclass(frozen=True)
 class Node:
-    """One node, with its state and amounts as Slurm counts them."""
+    """One node, with its state in Slurm's words and its resources in Slurm's units."""
 
     name: str
     state: str
@@ -27,7 +27,7 @@ class Node:
     memory_used_mib: int
     sockets: int
     gpus: Mapping[str, tuple[int, tuple[int, ...]]]
-    """The number of GPUs, and the indices of the GPUs that jobs hold, by type of GPU."""
+    """For each type of GPU: the number of GPUs, and the indices of the GPUs that jobs hold."""
     why: str
     since: float | None
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Node:
 
     @property
     def usable(self) -> bool:
-        """Return whether the node gets new jobs."""
+        """Return whether new jobs may start on the node."""
         return self.state in ("idle", "mixed", "allocated")
 
     @property
@@ -62,7 +62,9 @@ class Node:
 
     @property
     def features(self) -> str:
-        """Return the types of GPUs, because these are the features that --constraint accepts."""
+        """Return the types of the node's GPUs, such as a100,h100, because these are the features that
+        --constraint accepts.
+        """
         return ",".join(self.gpus) or "(null)"
 
 

@@ -11,13 +11,13 @@ from wire.http.transport import Transport
 
 
 def reservations(transport: Transport) -> list[dict[str, Any]]:
-    """Return all reservations, as ReservationView of wire.api.tenants in JSON."""
+    """Return all reservations. Each is a ReservationView of wire.api.tenants as JSON."""
     found: list[dict[str, Any]] = ask(transport, "/v1/reservations")["reservations"]
     return found
 
 
 def reservation_pairs(view: dict[str, Any]) -> list[str]:
-    """Return the lines that show one reservation."""
+    """Return the lines of `scontrol show reservation` about one reservation."""
     spec = view["spec"]
     state = "ACTIVE" if view["on"] else "INACTIVE"
     flags = "MAINT" if not spec["users"] and not spec["projects"] else "SPEC_NODES"

@@ -15,7 +15,7 @@ from cli.slurm.selections import hosts
 from wire.cluster.hostlist import fold_hostlist
 
 MOST_CHARACTERS = 1_000_000
-"""The most characters of a file with a host list."""
+"""The most characters that are read of a file with a host list."""
 Show = Callable[[str, Arguments], int]
 
 
@@ -217,8 +217,8 @@ def _sorted_hostlist(text: str, _arguments: Arguments) -> int:
 
 
 def _expanded(text: str) -> list[str]:
-    """Return the names of a host list: of the argument, of a file with an absolute path, or of the job's
-    nodes.
+    """Return the host names in the host list `text`. If `text` is an absolute path, read the host list from
+    this file. If `text` is empty, use the nodes of the job in which scontrol runs.
     """
     text = text or os.environ.get("SLURM_JOB_NODELIST", "") or os.environ.get("SLURM_NODELIST", "")
     if text.startswith("/"):
@@ -239,7 +239,9 @@ def _topology(_text: str, _arguments: Arguments) -> int:
 
 
 class _Unknown(SlurmError):
-    """Ends the command with an error line that does not begin with the name of the program."""
+    """Ends the command. The error line, which is printed at once, does not begin with the name of the
+    program.
+    """
 
     def __init__(self, line: str) -> None:
         super().__init__()
@@ -267,6 +269,6 @@ _ENTITIES: Mapping[str, Show] = {
     "topology": _topology,
     "version": lambda _text, _arguments: version((), _arguments),
 }
-"""The functions that show the objects of each kind, by the name of the kind. On the command line the
-beginning of a name is enough.
+"""For each kind of object: the function that shows objects of this kind. On the command line, the first three
+letters of the kind are enough.
 """

@@ -26,7 +26,7 @@ OPTIONS = (
     switch("hide"),
     switch("json", "", "Print JSON."),
     switch("yaml", "", "Print YAML."),
-    Option("iterate", "i", help="Print the list again after each period of this many seconds."),
+    Option("iterate", "i", help="Print the list again every so many seconds."),
     switch("local"),
     switch("long", "l", "Print more fields."),
     Option("clusters", "M"),
@@ -34,8 +34,8 @@ OPTIONS = (
     Option("nodes", "n", help="Only these nodes, such as n[1-4]."),
     switch("noconvert"),
     switch("Node", "N", "Print a line for each node."),
-    Option("format", "o", help="The fields by letter, such as '%P %D %t'."),
-    Option("Format", "O", help="The fields by name, such as Partition:10,Gres. The default width is 20."),
+    Option("format", "o", help="The fields to print, by letter, such as '%P %D %t'."),
+    Option("Format", "O", help="The fields to print, by name, such as Partition:10,Gres. Default width: 20."),
     Option("partition", "p", help="Only these partitions (queues)."),
     switch("responding", "r", "Only nodes that answer."),
     switch("list-reasons", "R", "Print why nodes are down or drained."),
@@ -73,8 +73,8 @@ _ALIASES = {
     ),
     **dict.fromkeys(("powering_down", "powered_down", "power_down", "powering_up", "reboot", "planned"), ()),
 }
-"""The words of --states, each with the states of nodes that the word selects. Some states do not occur in
-Corral.
+"""The words of --states, each with the node states that the word selects. A word selects no node if its state
+does not exist in Corral.
 """
 
 
@@ -141,7 +141,7 @@ def _filter(arguments: Arguments, states: frozenset[str] | None, known: Iterable
 def _lines(
     arguments: Arguments, form: Format, found: Sequence[Partition], chosen: frozenset[str]
 ) -> list[str]:
-    """Return a line for each group of nodes that are equal in the printed fields."""
+    """Return the printed lines, one for each row of `groups`, for the nodes in `chosen`."""
     single = arguments.has("Node")
     rows: list[Row] = []
     for partition in found:
@@ -158,8 +158,8 @@ def _lines(
             key = value
             rows.sort(key=lambda row: natural(key(row.as_row())), reverse=word.strip().startswith("-"))
     lines = [form.line(row.as_row()) for row in rows]
-    # If the partition's name is not a column, partitions with equal columns give equal lines. Print such
-    # lines once, as Slurm does.
+    # Without the name of the partition, partitions with the same nodes give equal lines. Print equal lines
+    # once, as Slurm does.
     shown = any(part.field and part.field.letter in ("P", "R") for part in form.parts)
     return lines if shown else list(dict.fromkeys(lines))
 

@@ -16,13 +16,13 @@ from wire.cluster.hostlist import fold_hostlist
 
 @dataclass(frozen=True)
 class Row:
-    """A line: nodes of one partition that are equal in the printed fields."""
+    """One line of sinfo: a group of nodes of one partition."""
 
     partition: Partition
     nodes: tuple[Node, ...]
 
     def as_row(self) -> Values:
-        """Return this line as the mapping that the functions of the fields accept."""
+        """Return this line in the form that the `value` functions of the fields accept."""
         return {"row": self}
 
 
@@ -32,12 +32,13 @@ _STATE_ORDER = ("draining", "drained", "down", "mixed", "allocated", "idle")
 def groups(
     partition: Partition, nodes: Sequence[Node], form: Format, *, exact: bool, single: bool
 ) -> list[Row]:
-    """Return the lines of one partition.
+    """Return the lines of one partition for these nodes.
 
     1. If `single` is true, each node has a line.
-    2. Otherwise nodes with equal state, GRES and reason share a line, if these fields are printed. If `exact`
-       is true (--exact), the printed numbers, such as CPUs and memory, must also be equal.
-    3. A partition without nodes has one line if `single` is false.
+    2. If `single` is false, nodes share a line if they are equal in all printed fields of `_DISTINCT`, such
+       as state, GRES and reason. With `exact` (--exact), they must also be equal in the printed fields of
+       `_NUMBERS`, such as CPUs and memory.
+    3. If `single` is false, a partition without nodes has one line.
     """
     if single:
         return [Row(partition, (node,)) for node in nodes]
@@ -63,8 +64,8 @@ def _first(value: Callable[[Node], str], none: str = "n/a") -> Callable[[Values]
 
 
 def _least(value: Callable[[Node], int]) -> Callable[[Values], str]:
-    """Return a function that gives the smallest number among the nodes as text. The text has a plus sign if
-    another node has a larger number.
+    """Return a function that returns the smallest `value` among the nodes of a line as text. The text ends
+    with a plus sign if another node has a larger number.
     """
 
     def text(values: Values) -> str:

@@ -22,7 +22,7 @@ OPTIONS = (
     switch("partition", "m"),
     Option("clusters", "M"),
     switch("noheader", "n", "Print no header."),
-    Option("format", "o", help="The fields, such as Account,User,FairShare."),
+    Option("format", "o", help="The fields to print, such as Account,User,FairShare."),
     switch("parsable", "p", "Print '|' after each value."),
     switch("parsable2", "P", "Print '|' between the values."),
     Option("users", "u", help="Only these users."),

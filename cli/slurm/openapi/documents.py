@@ -18,7 +18,9 @@ def wanted(arguments: Arguments) -> bool:
 
 
 def print_document(kind: str, objects: Sequence[Any], plugin: Mapping[str, str], arguments: Arguments) -> int:
-    """Print objects of one kind, such as jobs."""
+    """Print a document with these objects, in JSON or, with --yaml, in YAML. `kind` is the key of the list of
+    objects, such as jobs. Return exit code 0.
+    """
     whole = {"meta": {"plugin": dict(plugin), "Slurm": _SLURM}, "errors": [], kind: list(objects)}
     if arguments.has("yaml"):
         print("%YAML 1.1\n--- !!map")

@@ -47,7 +47,7 @@ COLUMNS = (
 
 def job_object(job: dict[str, Any]) -> dict[str, Any]:
     """Return a job with all keys of the schema, in the order of the schema. Values that Corral does not have
-    are empty.
+    are empty, 0, False or None.
     """
     in_array, held, nodes = job["array"] is not None, job["held"], int(job["nodes"])
     waits = in_array and not held

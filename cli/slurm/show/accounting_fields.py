@@ -16,13 +16,13 @@ Row = Mapping[str, Any]
 
 _CANCELLED_BY = "cancelled by "
 _KILLED = {"CANCELLED": 15, "TIMEOUT": 15, "DEADLINE": 15, "PREEMPTED": 15, "NODE_FAIL": 15}
-"""Signals that end the batch script of a job in this state."""
+"""For a job in each of these states: the signal that sacct shows as the end of its batch script."""
 
 
 def state(row: Row) -> str:
-    """Return the state as sacct prints it: a job that is about to start is PENDING, and a job that is being
-    ended is still RUNNING. The state of a cancelled job contains the number of the user that cancelled the
-    job.
+    """Return the state as sacct prints it. A job that is about to start is PENDING, and a job that is being
+    ended is still RUNNING. The state of a cancelled job contains the uid of the user that cancelled the job.
+    A batch script that was killed is CANCELLED.
     """
     if row.get("record"):
         return step_state(row["record"])
@@ -69,14 +69,18 @@ def _measured(row: Row) -> float:
 
 
 def _cpu_text(seconds: float) -> str:
-    """Return CPU time: 00:00:00, 00:01.250 below an hour, or 1-02:03:04."""
+    """Return CPU time as text: 00:01.250 for less than an hour, 1-02:03:04 for more, and 00:00:00 for
+    none.
+    """
     if not seconds or seconds >= 3_600:
         return long_span(seconds)
     return f"{int(seconds) // 60:02}:{seconds % 60:06.3f}"
 
 
 def _peak(row: Row) -> str:
-    """Return the peak memory of a step or the batch script, in the unit of --units if there is one."""
+    """Return the peak memory of a step or of the batch script, in the unit of --units if this option is
+    given; empty for a job, or without a measurement.
+    """
     if row.get("record"):
         return peak_text(row["record"], row["unit"])
     peak = max(row["max_rss_mib"], default=0)
@@ -122,12 +126,16 @@ def _limit(row: Row) -> str:
 
 
 def _of_job(value: Any) -> Any:
-    """Return a function whose text is empty for steps."""
+    """Return a function that returns `value(row)` for the row of a job, and an empty text for the row of a
+    step.
+    """
     return lambda row: "" if row["step"] else value(row)
 
 
 def _of_step(value: Any) -> Any:
-    """Return a function whose text is empty for jobs."""
+    """Return a function that returns `value(row)` for the row of a step, and an empty text for the row of a
+    job.
+    """
     return lambda row: value(row) if row["step"] else ""
 
 
@@ -239,7 +247,7 @@ COLUMNS = tuple(
     Column(name, int(width), *_VALUES.get(name, _NO_VALUE))
     for name, width in zip(_WIDTHS[::2], _WIDTHS[1::2], strict=True)
 )
-"""All fields of sacct. Fields without a counterpart in Corral are empty."""
+"""All fields of sacct. A field without a counterpart in Corral is empty or has a fixed value."""
 
 DEFAULT = "JobID,JobName,Partition,Account,AllocCPUS,State,ExitCode"
 BRIEF = "JobID,State,ExitCode"
@@ -255,7 +263,9 @@ LONG = (
 
 
 def with_steps(job: dict[str, Any], unit: str) -> list[dict[str, Any]]:
-    """Return the rows of a job: the job itself, its batch script if the job has started, and its steps."""
+    """Return the rows of a job: the job itself and, if the job has started, its batch script and its steps.
+    `unit` is the value of --units.
+    """
     whole = {**job, "step": "", "unit": unit}
     if job["started_at"] is None:
         return [whole]

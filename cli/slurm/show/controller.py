@@ -18,7 +18,7 @@ from wire.http.transport import Transport
 
 Rows = list[dict[str, Any]]
 AT_ONCE = 200
-"""The most jobs that one request names."""
+"""The most job ids in one request."""
 
 
 @contextmanager
@@ -55,8 +55,9 @@ def job_rows(
     since: float | None = None,
     until: float | None = None,
 ) -> Rows:
-    """Return jobs with these columns, and with the columns `now` and `cluster`, which are the same in all
-    rows. See the route /v1/job-table for the selection.
+    """Return jobs as dicts from column name to value, with these columns and with `now` and `cluster`, which
+    are the same for all jobs. The arguments after `columns` select jobs as the parameters of the route
+    /v1/job-table do.
     """
     query: list[tuple[str, Any]] = [("column", name) for name in dict.fromkeys(("label", *columns))]
     query += [("user", user) for user in users]

@@ -28,8 +28,8 @@ def array_task(job: Row) -> str:
 
 
 def node_list(job: Row) -> str:
-    """Return the nodes that a job holds or held, in brackets. An ended job that never started has no `held`
-    nodes.
+    """Return the nodes that a job holds or held, as a host list such as n[1-4]; empty if the job has not
+    started.
     """
     held = job["held"]
     if len(held) == 1:
@@ -43,7 +43,9 @@ def batch_host(job: Row) -> str:
 
 
 def used_s(job: Row) -> float:
-    """Return the run time of the last attempt in seconds. `now` is the time of the controller."""
+    """Return the run time of the last attempt in seconds. For a running job, the controller's time `now` is
+    the end.
+    """
     if job["started_at"] is None:
         return 0.0
     end = job["now"] if job["ended_at"] is None else job["ended_at"]
@@ -51,7 +53,9 @@ def used_s(job: Row) -> float:
 
 
 def start(job: Row) -> float | None:
-    """Return the real start of a job. For a waiting job, return the estimated or the requested start."""
+    """Return the real start of a job. Return the end of a job that ended before its start. For a waiting job,
+    return its estimated start or else its begin time; None if it has neither.
+    """
     if job["started_at"] is not None:
         return float(job["started_at"])
     if job["ended_at"] is not None:
@@ -62,7 +66,9 @@ def start(job: Row) -> float | None:
 
 
 def end(job: Row) -> float | None:
-    """Return the real end of a job. Without a real end, return the start plus the time limit."""
+    """Return the real end of a job. For a job that has not ended, return the start plus the time limit; None
+    without a start or a limit.
+    """
     if job["ended_at"] is not None:
         return float(job["ended_at"])
     begin = start(job)
@@ -77,7 +83,9 @@ OUTPUT_COLUMNS = ("output", "error", "workdir", "id", "array", "label", "name", 
 
 
 def dependency(job: Row) -> str:
-    """Return the unfulfilled dependencies in Slurm's form: afterok:7(unfulfilled)."""
+    """Return the dependencies of a queued job in Slurm's form, such as afterok:7(unfulfilled); (null) if
+    there are none.
+    """
     found = [f"{_AFTER.get(until, until)}:{target}(unfulfilled)" for until, target in job["after"]]
     return ",".join(found) if found and job["state"] == "QUEUED" else NULL
 
@@ -92,7 +100,9 @@ def gres_per_node(job: Row) -> str:
 
 
 def output_file(job: Row, stream: str) -> str:
-    """Return the path of the file for stdout or stderr. Without a file for stderr, both are in one file."""
+    """Return the path of the file for `stream` (output or error). Without a file for stderr, return the file
+    for stdout, because this file then contains both; without any file, /dev/null.
+    """
     pattern = job[stream] or job["output"]
     if not pattern:
         return "/dev/null"
@@ -110,12 +120,14 @@ def output_file(job: Row, stream: str) -> str:
 
 
 def priority(job: Row) -> int:
-    """Return the priority. Like in Slurm, a held job has the priority 0."""
+    """Return the priority. As in Slurm, a held job has the priority 0."""
     return 0 if job["hold"] else int(job["priority"])
 
 
 _NO_FILES = ("", "wrap", "sbatch")
-"""The names of scripts that sbatch has read from --wrap or from stdin."""
+"""Values of the column `script` that are not the name of a file: no script, a script from --wrap, a script
+from stdin.
+"""
 
 
 def command(job: Row) -> str:
@@ -128,11 +140,12 @@ def task_cpus(job: Row) -> int:
 
 
 def grouped(jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the jobs with one row for the waiting elements of each array. The held elements of an array have
-    another row. The elements that were cancelled before their start have a third row.
+    """Return the jobs, with up to three common rows for the elements of an array that have not started: one
+    row for its waiting elements, one for its held elements, and one for elements that were cancelled before
+    their start.
 
-    The row has the id 7_[1-3%2], with the number of elements that may run at a time. The jobs must have the
-    columns in GROUP_COLUMNS.
+    Such a row has a display id like 7_[1-3%2]: elements 1 to 3, of which 2 may run at a time. The jobs must
+    have the columns in GROUP_COLUMNS.
     """
     found: list[dict[str, Any]] = []
     rows: dict[tuple[int, str, str], tuple[dict[str, Any], list[int]]] = {}

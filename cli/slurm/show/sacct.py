@@ -28,7 +28,7 @@ OPTIONS = (
     Option("accounts", "A", help="Only jobs of these accounts (projects)."),
     switch("brief", "b", "Print only id, state and exit code."),
     switch("completion", "c"),
-    Option("delimiter", "", help="The text between the values of --parsable. The default is '|'."),
+    Option("delimiter", "", help="The separator of --parsable and --parsable2. Default: '|'."),
     switch("duplicates", "D"),
     switch("helpformat", "e", "List all fields of --format."),
     Option("endtime", "E", help="Only jobs that were submitted before this time."),
@@ -52,7 +52,7 @@ OPTIONS = (
     switch("noconvert", "", "Do not convert units."),
     Option("nodelist", "N", help="Only jobs on these nodes."),
     Option("name", "", help="Only jobs with these names."),
-    Option("format", "o", help="The fields, such as JobID,State%20. --helpformat lists them."),
+    Option("format", "o", help="The fields to print, such as JobID,State%20. --helpformat lists all fields."),
     switch("parsable", "p", "Print '|' after each value."),
     switch("parsable2", "P", "Print '|' between the values."),
     Option("qos", "q", help="Only jobs with these qualities of service."),
@@ -126,8 +126,8 @@ def _unit(text: str) -> str:
 
 
 def job_steps(program: str, texts: Iterable[str]) -> list[tuple[str, str]]:
-    """Return the jobs in lists such as 7,8_3.batch, each with a step such as batch, or with an empty text for
-    all steps.
+    """Return pairs (job, step) for lists of jobs and steps such as 7,8_3.batch. The step is empty for a job
+    without a step.
     """
     found = []
     for text in texts:
@@ -142,7 +142,9 @@ def job_steps(program: str, texts: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def _named_step(row: dict[str, object], wanted: dict[str, set[str]]) -> bool:
-    """Return whether --jobs names the row: its job without a step, or its step."""
+    """Return False if --jobs names other steps of the row's job, but neither this step nor the job without a
+    step. `wanted` has the named steps of each named job.
+    """
     for name in (row["label"], str(row["id"])):
         if name in wanted:
             return "" in wanted[str(name)] or row["step"] in wanted[str(name)]
@@ -150,7 +152,9 @@ def _named_step(row: dict[str, object], wanted: dict[str, set[str]]) -> bool:
 
 
 def _jobs(arguments: Arguments, needs: list[str], steps: list[tuple[str, str]]) -> Rows:
-    """Return the jobs that the command line selects, with one row for the waiting elements of an array."""
+    """Return the jobs that the command line selects, with the elements of an array that have not started in
+    common rows (see `grouped`).
+    """
     now = time.time()
     states = _states(arguments.last("state"))
     until = _moment(arguments, "endtime", now)
@@ -249,8 +253,9 @@ def _states(text: str) -> frozenset[str] | None:
 
 
 def _users(arguments: Arguments, named: bool) -> list[str]:
-    """Return the users whose jobs are listed; empty for all users. root sees the jobs of all users. Any other
-    user sees only its own jobs, unless users or jobs are named.
+    """Return the users whose jobs are listed; empty for all users. By default, root sees the jobs of all
+    users, and any other user only its own jobs. --allusers, --user or the name of a job (`named`) overrides
+    this default.
     """
     text = arguments.last("uid") or arguments.last("user")
     if text and text != "-1":
@@ -261,7 +266,7 @@ def _users(arguments: Arguments, named: bool) -> list[str]:
 
 
 def _groups(arguments: Arguments) -> set[int] | None:
-    """Return the numbers of the groups that --gid names; None without the option."""
+    """Return the ids (gid) of the groups that --gid names; None without this option."""
     text = arguments.last("gid") or arguments.last("group")
     if not text:
         return None

@@ -16,7 +16,7 @@ OPTIONS = (
     Option("cluster", "M"),
     Option("clusters"),
     switch("norm", "n", "Print priorities from 0 to 1."),
-    Option("format", "o", help="The fields by letter, such as '%.15i %.10Y'."),
+    Option("format", "o", help="The fields to print, by letter, such as '%.15i %.10Y'."),
     Option("partition", "p", help="Only jobs of these partitions (queues)."),
     Option("sort", "S"),
     Option("user", "u", help="Only jobs of these users, names or numbers."),
@@ -45,8 +45,8 @@ FIELDS = (
     *map(_same, ("S:SITE", "A:AGE", "B:ASSOC", "F:FAIRSHARE", "J:JOBSIZE", "P:PARTITION", "Q:QOS", "N:NICE")),
     _same("T:TRES"),
 )
-"""The fields of sprio. The fields for parts of the priority are empty, because in Corral the order plugin
-ranks the jobs of the queue. `corral explain` shows why a job waits.
+"""The fields of sprio. The parts of the priority, such as AGE, are 0 or empty, because in Corral the order
+plugin ranks the jobs of the queue, and not a sum of such parts. `corral explain` shows why a job waits.
 """
 
 

@@ -24,12 +24,14 @@ OPTIONS = (
     switch("all", "a"),
     switch("array", "r", "Print each waiting element of an array on a line of its own."),
     switch("array-unique"),
-    Option("Format", "O", help="The fields by name, such as JobArrayID:20,State. The default width is 20."),
-    Option("format", "o", help="The fields by letter, such as '%.18i %.9P %.2t'."),
+    Option(
+        "Format", "O", help="The fields to print, by name, such as JobArrayID:20,State. Default width: 20."
+    ),
+    Option("format", "o", help="The fields to print, by letter, such as '%.18i %.9P %.2t'."),
     switch("federation"),
     switch("noheader", "h", "Print no header."),
     switch("hide"),
-    Option("iterate", "i", help="Print the list again after each period of this many seconds."),
+    Option("iterate", "i", help="Print the list again every so many seconds."),
     Option("jobs", "j", Value.OPTIONAL, "Only these jobs, such as 7,8_[1-3]."),
     switch("json", "", "Print JSON."),
     switch("yaml", "", "Print YAML."),
@@ -52,7 +54,7 @@ OPTIONS = (
     Option("sort", "S", help="Letters of fields by which the lines are sorted, such as 'P,-i'."),
     switch("start", "", "Print when waiting jobs are expected to start."),
     Option("steps", "s", Value.OPTIONAL),
-    Option("states", "t", help="Only jobs in these states, such as PD,R; all: also ended jobs."),
+    Option("states", "t", help="Only jobs in these states, such as PD,R. 'all' selects ended jobs, too."),
     Option("users", "u", help="Only jobs of these users, names or numbers."),
     switch("verbose", "v"),
     switch("help", "", "Show this help and exit."),
@@ -65,11 +67,11 @@ LONG = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
 START = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R"
 DEFAULT_SORT = "P,t,-p"
 MIN_JOB_AGE_S = 300
-"""Ended jobs are listed for this many seconds, if their state is requested."""
+"""Seconds after its end for which a job is listed if its state is requested."""
 
 
 def main(words: list[str]) -> int:
-    """Run squeue. Return 1 if the only job that was requested is unknown."""
+    """Run squeue. Return 1 if --jobs names only one job and this job is unknown or ended long ago."""
     arguments = _with_environment(parse(OPTIONS, words))
     if prints_only_help(arguments, USAGE, OPTIONS):
         return 0
@@ -99,7 +101,9 @@ _ENVIRONMENT = {
 
 
 def _with_environment(arguments: Arguments) -> Arguments:
-    """Add the options that environment variables set. An option of the command line has precedence."""
+    """Return the arguments with the options that environment variables set. An option on the command line
+    overrides the variable.
+    """
     for name in ("node", "nodes", "nodelist"):
         if name != "nodelist" and arguments.has(name):
             arguments.options.append(("nodelist", arguments.last(name)))
@@ -146,7 +150,7 @@ def _once(arguments: Arguments) -> int:
 
 
 def _print_steps(arguments: Arguments) -> int:
-    """Print the steps that run."""
+    """Print the running steps that the command line selects. Return exit code 0."""
     from cli.slurm.show import steps
 
     if arguments.has("Format"):
@@ -201,8 +205,8 @@ def job_words(text: str) -> list[str]:
 
 
 def user_names(text: str) -> list[str]:
-    """Return the users in a list of names and numbers. As in Slurm, an unknown user gives an error message
-    but does not end the command.
+    """Return the names of the users in a list of names and uids such as ada,1000. As in Slurm, print an error
+    for an unknown user, and continue.
     """
     found = []
     for word in text.split(","):
@@ -214,7 +218,9 @@ def user_names(text: str) -> list[str]:
 
 
 def _jobs(arguments: Arguments, needs: tuple[str, ...], sort: str) -> Rows | None:
-    """Return the jobs that the command line selects; None if the only requested job is unknown."""
+    """Return the jobs that the command line selects; None if --jobs names only one job and this job is not
+    found.
+    """
     states = _states(arguments)
     words = job_words(arguments.last("jobs")) if arguments.last("jobs") else []
     users = arguments.last("users")
@@ -248,7 +254,8 @@ def _jobs(arguments: Arguments, needs: tuple[str, ...], sort: str) -> Rows | Non
     young = [job for job in jobs if job["ended_at"] is None or job["ended_at"] >= job["now"] - MIN_JOB_AGE_S]
     if len(words) == 1 and not young:
         return None
-    # A list of users that has only unknown users selects no job.
+    # Select no job if --users has only unknown users, because an empty list would select the jobs of all
+    # users.
     if users and not names:
         return []
     chosen = [
@@ -297,7 +304,9 @@ _SORT_COLUMNS = {
 
 
 def _check_sort(sort: str) -> None:
-    """Raise SlurmError if a word in `sort` is not the letter of a field, or a sign and such a letter."""
+    """Raise SlurmError if `sort`, such as P,-i, contains a word that is not the letter of a field, with or
+    without a sign.
+    """
     letters = {field.letter for field in FIELDS} | {"p", "Q"}
     for word in sort.split(","):
         if word.strip() and word.strip().removeprefix("-").removeprefix("+") not in letters:
@@ -307,14 +316,14 @@ def _check_sort(sort: str) -> None:
 
 
 def sort_columns(sort: str) -> tuple[str, ...]:
-    """Return the columns that sorting by these letters needs."""
+    """Return the columns of the job table that `sorted_jobs` reads for the letters in `sort`."""
     letters = [word.strip().lstrip("+-")[:1] for word in sort.split(",")]
     return ("id", *(name for letter in letters for name in _SORT_COLUMNS.get(letter, ())))
 
 
 def sorted_jobs(jobs: Rows, sort: str) -> Rows:
-    """Return the jobs in the order of the letters in `sort`. A letter after `-` sorts downwards. Jobs that
-    are equal in all these letters are in the order of their ids.
+    """Return the jobs in the order of `sort`, such as P,-i: first by the field P, then by the field i in
+    descending order. Jobs that are equal in all these fields are in the order of their ids.
     """
     found = sorted(jobs, key=lambda job: (job["array"] or job["id"], job["index"] or 0, job["id"]))
     values = {field.letter: field.value for field in FIELDS if field.letter}

@@ -35,7 +35,7 @@ Row = Mapping[str, Any]
 
 
 def label(job: Row) -> str:
-    """Return the id with which users name the job. Waiting elements of an array in one line have the id
+    """Return the display id of the job; for waiting elements of an array in one line, an id such as
     7_[1-3%2].
     """
     text: str = job["label"]

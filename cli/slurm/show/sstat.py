@@ -18,10 +18,10 @@ OPTIONS = (
     switch("allsteps", "a"),
     switch("helpformat", "e", "List all fields of --format."),
     switch("pidformat", "i"),
-    Option("jobs", "j", help="These jobs or steps, such as 7,8_3,9.batch."),
+    Option("jobs", "j", help="The jobs or steps to print, such as 7,8_3,9.batch."),
     switch("noheader", "n", "Print no header."),
     switch("noconvert"),
-    Option("format", "o", help="The fields, such as JobID,MaxRSS,AveCPU."),
+    Option("format", "o", help="The fields to print, such as JobID,MaxRSS,AveCPU."),
     switch("parsable", "p", "Print '|' after each value."),
     switch("parsable2", "P", "Print '|' between the values."),
     switch("verbose", "v"),
@@ -69,8 +69,9 @@ def main(words: list[str]) -> int:
 
 
 def _chosen(jobs: Rows, wanted: list[tuple[str, str]], unit: str, *, every: bool) -> Rows:
-    """Return the named running steps. N.0 names one step. N names the last step of job N, with -a all its
-    steps, and without steps of srun its batch script.
+    """Return the rows of the running steps in `wanted`, pairs of a job and a step. If the step is empty,
+    return the last running step of the job, which is the batch script if no step of srun runs. With `every`
+    (-a), return all running steps of the job.
     """
     found = []
     for job in jobs:

@@ -1,4 +1,6 @@
-"""The steps that srun has run in jobs: their rows in sacct and sstat, and the output of squeue -s."""
+"""The steps that srun has run in jobs: their rows in sacct, sstat and squeue -s, and their lines in
+scontrol.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ STEP_COLUMNS = (
 
 
 def step_rows(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield a row for each recorded step of a job: the columns of the job with the values of the step.
+    """Yield a row for each recorded step of a job. The row has the columns of the job; columns such as `held`
+    and `started_at` have the values of the step.
 
     A step holds the job's resources on the nodes of the step, as in Slurm.
     """
@@ -42,8 +45,8 @@ def step_rows(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _hosts(text: str) -> set[str]:
-    """Return the nodes of a step; an empty set if the list of nodes was too long to store and was therefore
-    cut.
+    """Return the nodes in the host list of a step. Return an empty set if the host list was cut, because it
+    was too long to store.
     """
     try:
         return set(expand_hostlist(text))
@@ -52,7 +55,7 @@ def _hosts(text: str) -> set[str]:
 
 
 def step_state(step: Row) -> str:
-    """Return the state of a recorded step in the words of sacct."""
+    """Return the state of a recorded step as sacct prints it."""
     if step["ended_at"] is None:
         return "RUNNING"
     if step["cancelled_by"]:
@@ -67,14 +70,18 @@ def step_exit(step: Row) -> str:
 
 
 def derived_exit(job: Row) -> str:
-    """Return the highest exit code of the steps of a job."""
+    """Return the highest exit code of the ended steps of a job, with the signal, such as 1:0; 0:0 if all exit
+    codes are 0.
+    """
     ends = [(step["code"], step["signal"]) for step in job.get("steps") or () if step["ended_at"] is not None]
     code, number = max(ends, default=(0, 0))
     return f"{code}:{number}" if code else "0:0"
 
 
 def peak_text(step: Row, unit: str) -> str:
-    """Return the peak memory of a step, in KiB if no unit is requested; empty if there is no measurement."""
+    """Return the peak memory of a step in `unit`, or in KiB if `unit` is empty or raw; an empty text without
+    a measurement.
+    """
     kib = step["max_rss_kib"]
     if not kib:
         return ""
@@ -82,7 +89,9 @@ def peak_text(step: Row, unit: str) -> str:
 
 
 def running_steps(jobs: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield the rows of running steps. The steps of srun come before the batch script of their job."""
+    """Yield the rows of the running steps of running jobs. For each job, the steps of srun come before the
+    batch script.
+    """
     for job in jobs:
         if job["state"] != "RUNNING":
             continue
@@ -124,12 +133,12 @@ FIELDS = (
     Field("C", "NumCPUs", "CPUS", (), lambda row: str(res.cpus(row))),
     Field("", "NumTasks", "TASKS", (), lambda row: str(row["step_tasks"])),
 )
-"""The fields of squeue -s."""
+"""The fields of squeue -s (--steps)."""
 DEFAULT = "%.15i %.8j %.9P %.8u %.9M %N"
 
 
 def step_lines(row: Row) -> list[str]:
-    """Return the lines of scontrol show step."""
+    """Return the lines of `scontrol show step` about one step."""
     record = row["record"]
     srun = record is not None
     cpus = res.cpus(row) if srun else 0

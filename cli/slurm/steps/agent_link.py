@@ -22,14 +22,14 @@ from wire.agent.steps import VERSION, StepCall, StepHello, StepNumber, socket_pa
 from wire.job.steps import Step
 
 AGENT_S = 60.0
-"""srun waits at most this many seconds for the agent, because the agent does not listen while the controller
-is restarted.
+"""The most seconds for which srun waits for the agent. srun waits, because the agent does not listen while
+the controller is restarted.
 """
 _ANSWER_S = 5.0
 _RETRY_S = 0.25
 _MOST_LOST = 6
-"""If the agent closes the connection this many times without an answer, the agent does not accept this
-process.
+"""If the agent closes the connection more often than this without an answer, srun gives up, because the agent
+does not accept this process.
 """
 _LOST = "the agent has closed the connection"
 _READ = 1 << 16
@@ -40,10 +40,10 @@ class AgentLink:
 
     1. Connect to the socket, and check that the agent runs as root or as this user. Send the mark of the
        attempt as a proof that this srun belongs to the job.
-    2. `record` requests the number of the step, and later reports the end of the step.
+    2. The first call of `record` requests the number of the step. The last call reports the end of the step.
     3. A lost connection means that the agent was restarted. The tasks continue. Connect again, report to the
        new agent that the step still runs, and connect to the tasks on other nodes (RemoteTasks).
-    4. A connection that the agent closes without an answer is tried again, because an agent that has just
+    4. If the agent closes a connection without an answer, connect again, because an agent that has just
        started may not know the attempt yet.
 
     One thread reads the socket, calls the functions of the tasks and connects again. Therefore no message of
@@ -66,7 +66,9 @@ class AgentLink:
 
     @classmethod
     def find(cls, environment: Mapping[str, str]) -> AgentLink | None:
-        """Return the link to the agent that runs the job of this process; None if no agent listens."""
+        """Return a link to the agent that started the job of this process; None if there is no socket of this
+        agent.
+        """
         spool, _, attempt = environment.get("CORRAL_SPOOL", "").rpartition("/attempts/")
         if not spool or not attempt:
             return None
@@ -97,8 +99,8 @@ class AgentLink:
                 return answer.number
             if answer is not None and answer.error != _LOST:
                 raise LinkLost(answer.error)
-            # The agent may have been about to stop when srun connected. Connect again, because the agent that
-            # replaces it then answers.
+            # Count closed connections, and try again. The agent may have stopped just after srun connected;
+            # the agent that replaces it then answers.
             lost += answer is not None
             if time.monotonic() >= deadline or lost > _MOST_LOST:
                 raise LinkLost("the agent of this node does not answer; it may be older than srun")
@@ -193,10 +195,11 @@ class AgentLink:
         return True
 
     def _run(self, sock: socket.socket) -> None:
-        """Read the connection. After each loss of the connection, connect to the restarted agent, until this
-        link is closed.
+        """Handle the messages of the connection until this link is closed. If the connection is lost, connect
+        to the restarted agent and continue.
 
-        If the step has no number yet, end after the first loss, because `record` makes the next connection.
+        If the step has no number yet, return when the connection is lost, because `record` makes the next
+        connection.
         """
         while True:
             heard = self._read(sock)
@@ -211,8 +214,8 @@ class AgentLink:
                 return
             if heard:
                 self._away_since = time.monotonic()
-            # Wait before the next try, because the agent that has closed the connection may not have closed
-            # its listening socket yet.
+            # Wait, because the agent that has closed this connection may still accept new connections for a
+            # moment.
             time.sleep(_RETRY_S)
             try:
                 # If tasks run on other nodes, try to connect to the restarted agent without a time limit.

@@ -16,7 +16,9 @@ from wire.cluster.hostlist import fold_hostlist
 
 @dataclass(frozen=True)
 class Task:
-    """One task of a step: its rank in the step, its number on the node, and the node with its number."""
+    """One task of a step: its rank in the step, its number on its node (`local`), its node, and the number of
+    this node in the step (`node_rank`). All numbers count from 0.
+    """
 
     rank: int
     local: int
@@ -44,14 +46,17 @@ class StepLayout:
 
 
 def layout(arguments: Arguments, job_nodes: Sequence[str], environment: Mapping[str, str]) -> StepLayout:
-    """Return the tasks of a step in an allocation of these nodes.
+    """Return the tasks of a step in a job on these nodes.
 
-    1. Choose the nodes: the nodes of -w, at most as many as -N says. Without -N, choose all nodes of the job,
-       but no more nodes than tasks.
-    2. Choose the number of tasks: -n; or --ntasks-per-node for each node; or the number of the job
-       (SLURM_NTASKS); or one for each node.
-    3. Refuse more tasks than the nodes have CPUs of the job, unless --overcommit is given.
-    4. Divide the tasks evenly among the nodes. If this is not possible, the first nodes get one task more.
+    1. Choose the nodes of -w; without -w, all nodes of the job. With -N, keep only the first N of these
+       nodes.
+    2. Take the number of tasks from the first of these that is given: -n; --ntasks-per-node times the nodes;
+       the tasks of the job (SLURM_NTASKS); one task for each node. With -N, take at least N.
+    3. Raise SlurmError if the tasks need more CPUs than the job has on these nodes, unless --overcommit is
+       given.
+    4. Leave out nodes that would get no task. Divide the tasks evenly among the other nodes; if they cannot
+       be divided evenly, the first nodes get one task more. With both -n and --ntasks-per-node, fill one node
+       after the other.
     """
     nodes = list(job_nodes)
     if arguments.has("nodelist"):
@@ -83,10 +88,13 @@ def layout(arguments: Arguments, job_nodes: Sequence[str], environment: Mapping[
 
 
 def _require_cpus(arguments: Arguments, tasks: int, nodes: int, environment: Mapping[str, str]) -> None:
-    """Raise SlurmError if the job has too few CPUs on these nodes for the tasks."""
+    """Raise SlurmError if `tasks` tasks need more CPUs than the job has on `nodes` nodes, unless --overcommit
+    is given.
+    """
     cpus = environment.get("SLURM_JOB_CPUS_PER_NODE", "").partition("(")[0]
     each = _number(arguments, "cpus-per-task", 1)
-    # The tasks of the job are always permitted, because a job may have more tasks than CPUs.
+    # Allow at least as many CPUs as the job has tasks (SLURM_NTASKS), because a job may have more tasks than
+    # CPUs. If the number of CPUs is unknown, allow the CPUs of all tasks.
     most = (
         max(int(cpus) * nodes, int(environment.get("SLURM_NTASKS") or 0)) if cpus.isdigit() else tasks * each
     )
@@ -108,7 +116,9 @@ def _number(arguments: Arguments, name: str, default: int) -> int:
 
 
 def step_variables(step: StepLayout, job: str, number: int, address: str, umask: int) -> dict[str, str]:
-    """Return the variables that all tasks of a step get. `address` is the address of the host of srun."""
+    """Return the environment variables that are the same for all tasks of a step. `address` is the address of
+    the host on which srun runs.
+    """
     count, nodes = str(len(step.tasks)), fold_hostlist(step.nodes)
     return {
         STEP_VARIABLE: f"{job}.{number}",
@@ -131,7 +141,7 @@ def step_variables(step: StepLayout, job: str, number: int, address: str, umask:
 
 
 def task_variables(step: StepLayout, task: Task) -> dict[str, str]:
-    """Return the variables of one task."""
+    """Return the environment variables that differ from task to task."""
     return {
         "SLURM_PROCID": str(task.rank),
         "SLURM_LOCALID": str(task.local),

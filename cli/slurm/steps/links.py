@@ -14,13 +14,13 @@ from typing import Any, Protocol
 from wire.job.steps import Step
 
 Output = Callable[[str, bytes], None]
-"""A function that gets output of a task: the stream (stdout, stderr or pmi) and the bytes."""
+"""A function that is called with output of a task: the stream (stdout, stderr or pmi) and the bytes."""
 
 
 @dataclass(frozen=True)
 class TaskEnd:
-    """The end of a task: its exit code, or the number of a signal as a negative code. `error` is the reason
-    if Corral could not start the task or has ended the task.
+    """The end of a task. `code` is the exit code, or -N if signal N ended the task. `error` is the reason if
+    Corral could not start the task or has ended the task.
     """
 
     code: int
@@ -32,7 +32,8 @@ class TaskEnd:
 @dataclass(frozen=True)
 class RemoteCommand:
     """A command for another node of the job. The agent of that node adds `variables` to the environment of
-    the command. They are not passed as arguments, because all users of a host can read arguments.
+    the command. `variables` are not passed as arguments, because all users of a host can read the arguments
+    of a process.
     """
 
     words: tuple[str, ...]
@@ -44,11 +45,11 @@ class StepLink(Protocol):
     """Records the step of one srun, and runs its tasks on other nodes."""
 
     def connect(self) -> None:
-        """Connect before a step is recorded. Raise LinkLost if the agent does not answer."""
+        """Connect without recording a step. Raise LinkLost if the agent does not answer."""
 
     def record(self, step: Step) -> int:
-        """Record that the step begins, if it has no number yet, or that it has ended. Return the number of
-        the step.
+        """Record the beginning of a step without a number, or the end of a step with a number. Return the
+        number of the step.
         """
 
     def update(self, step: Step) -> None:
@@ -62,10 +63,14 @@ class StepLink(Protocol):
         output: Output,
         end: Callable[[TaskEnd], None],
     ) -> None:
-        """Start a task on another node. `output` and `end` are called by another thread."""
+        """Start a task on another node. Another thread calls `output` with the output of the task, and `end`
+        when the task has ended.
+        """
 
     def write(self, rank: int, data: bytes, *, end: bool = False, pmi: bool = False) -> None:
-        """Send bytes to the stdin of a task, or to its socket for PMI."""
+        """Send bytes to the stdin of a task; with `pmi`, to its socket for PMI. With `end`, also end the
+        stdin.
+        """
 
     def signal(self, number: int) -> None:
         """Send a signal to all tasks on other nodes."""
@@ -75,7 +80,9 @@ class StepLink(Protocol):
 
 
 class ApiLink:
-    """Uses the routes of the API. srun needs this on hosts without an agent, such as login hosts."""
+    """A StepLink that uses the API of the controller. srun needs this link on hosts without an agent, such as
+    login hosts.
+    """
 
     def __init__(self, job: str) -> None:
         self._job = job
@@ -153,7 +160,9 @@ class ApiLink:
             client.write_shell(self._shells[rank], ShellGiven(b64encode(data).decode(), end=end))
 
     def signal(self, number: int) -> None:  # noqa: ARG002
-        """End the tasks, because the API has no signals for the commands of `corral exec`."""
+        """End all tasks, because the API cannot send signals to the commands of `corral exec`, with which the
+        tasks run.
+        """
         self.close()
 
     def close(self) -> None:
@@ -167,14 +176,17 @@ class LinkLost(Exception):
 
 
 def node_of(job: str, environment: Mapping[str, str]) -> str:
-    """Return the node of this process if the process runs in the job; otherwise an empty text. If salloc runs
-    in a job, its command has the variables of both jobs, and runs in the job that contains salloc.
+    """Return the node of this process if the process runs in the job; otherwise an empty text. SLURM_JOB_ID
+    does not show this: if salloc runs in a job, its command has the SLURM_JOB_ID of the allocation, but runs
+    in the job that contains salloc.
     """
     return environment.get("SLURMD_NODENAME", "") if environment.get("CORRAL_JOB_ID") == job else ""
 
 
 def open_link(job: str, environment: Mapping[str, str]) -> StepLink:
-    """Return the link for a step of a job: to the agent if srun runs in the job, otherwise to the API."""
+    """Return the link for a step of a job: to the agent if srun runs in the job and the agent is found,
+    otherwise to the API.
+    """
     from cli.slurm.steps.agent_link import AgentLink
 
     if node_of(job, environment):

@@ -1,4 +1,6 @@
-"""A server of PMI (versions 1 and 2), by which the processes of an MPI program of srun find each other."""
+"""A server of PMI (versions 1 and 2), by which the processes of an MPI program that srun started find each
+other.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,11 @@ class PmiServer:
     line as the answer. MPICH, Intel MPI and MVAPICH use these commands to start:
     1. init, get_maxes, get_appnum, get_my_kvsname, get_universe_size: return facts of the step, such as the
        number of processes.
-    2. put: keep the address of the process under a key. get: read the address of another process.
-    3. barrier_in: when all processes have sent barrier_in, answer barrier_out to all processes.
+    2. put: store a value under a key, such as the address of the process. get: return the value of a key.
+    3. barrier_in: when all processes have sent barrier_in, send barrier_out to all processes.
     4. finalize, abort: the process ends. Other commands, such as spawn, are answered with an error.
 
-    A process that begins with version 2 sends the messages of pmi2.py after its init.
+    After an init with version 2, a process sends the messages of pmi2.py instead of lines.
 
     `node_counts` is the number of tasks on each node. From these numbers, MPI programs compute which of their
     processes share memory.
@@ -65,7 +67,9 @@ class PmiServer:
                 self._rest[rank] = rest
 
     def _first_message(self, rank: int, data: bytes) -> tuple[str | None, bytes]:
-        """Return the first message in the bytes, and the bytes after it; None if no message is complete."""
+        """Return the first message in the bytes, and the bytes after it. Return None and all bytes if the
+        first message is not complete.
+        """
         if rank not in self._version_2:
             line, end, rest = data.partition(b"\n")
             return (line.decode("utf-8", "replace"), rest) if end else (None, data)
@@ -132,7 +136,9 @@ class PmiServer:
 
 
 def _fields(line: str) -> dict[str, str]:
-    """Return the fields of a line. The value of the field `value` is the rest of the line, with spaces."""
+    """Return a dict from the name of each field of a line to its value. The field `value` is the last one and
+    may contain spaces.
+    """
     head, found, value = line.partition(" value=")
     pairs = (word.partition("=") for word in head.split())
     fields = {name: text for name, _, text in pairs}
@@ -140,8 +146,8 @@ def _fields(line: str) -> dict[str, str]:
 
 
 def _mapping(node_counts: Sequence[int]) -> str:
-    """Return the tasks of each node as text. Each group of nodes has the form (first node, number of nodes,
-    tasks on each node).
+    """Return the value of PMI_process_mapping. It has one group (first node, number of nodes, tasks on each
+    node) for each run of neighbouring nodes with the same number of tasks.
     """
     groups: list[list[int]] = []
     for place, count in enumerate(node_counts):

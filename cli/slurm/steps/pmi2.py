@@ -8,23 +8,26 @@ from collections.abc import Iterator, Mapping, Sequence
 LENGTH_BYTES = 6
 """A message begins with its length in this many bytes: a decimal number and spaces."""
 _FIELD = re.compile(r"([^=;]*)=((?:[^;]|;;)*);")
-"""A field of a message. A semicolon in a value is doubled. Values are kept in this form."""
+"""A field of a message. A semicolon in a value is doubled. Corral stores and returns values with doubled
+semicolons.
+"""
 Answers = Iterator[tuple[int, bytes]]
-"""Messages to processes: the rank of the process, and the bytes."""
+"""Messages to processes, each as (rank of the process, bytes)."""
 
 
 class Pmi2Commands:
     """Answers the commands of one step. A message is a length and fields, such as `cmd=kvs-get;key=a;`.
 
     1. fullinit, job-getid, info-getjobattr: return facts of the step, such as the number of processes.
-    2. kvs-put: keep a value under a key. kvs-get: read a value of any process.
+    2. kvs-put: store a value under a key. kvs-get: return the value of a key that any process has stored.
     3. kvs-fence: when all processes have sent kvs-fence, answer all processes.
-    4. info-putnodeattr, info-getnodeattr: keys that the processes of one node share. With wait=TRUE, the
-       answer follows when another process has set the key.
-    5. finalize, abort: the process ends. `abort` has no answer, and the caller handles it.
+    4. info-putnodeattr, info-getnodeattr: store and return values that the processes of one node share. With
+       wait=TRUE, send the answer when a process has stored the key.
+    5. finalize: the process ends. (PmiServer handles abort.)
     Other commands, such as spawn, are answered with an error.
 
-    `keys` is the key-value space of the step. `node_of` is the index of the node of each rank.
+    `keys` is the key-value space of the step. `node_of` lists, by rank, the index of the node of each
+    process.
     """
 
     def __init__(self, name: str, node_of: Sequence[int], keys: dict[str, str], mapping: str) -> None:
@@ -37,7 +40,7 @@ class Pmi2Commands:
         self._wanted: dict[tuple[int, str], list[tuple[int, Mapping[str, str]]]] = {}
 
     def take(self, rank: int, given: Mapping[str, str]) -> Answers:
-        """Handle the message of a process, and yield the messages that are due now."""
+        """Handle a message of the process with this rank, and yield the messages to send now."""
         key, node = given.get("key", ""), self._node_of[rank]
         match given.get("cmd", ""):
             case "fullinit":
@@ -76,7 +79,7 @@ class Pmi2Commands:
 
 
 def fields(body: str) -> dict[str, str]:
-    """Return the fields of a message."""
+    """Return a dict from the name of each field of a message to its value."""
     return dict(_FIELD.findall(body))
 
 

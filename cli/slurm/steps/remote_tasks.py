@@ -18,13 +18,13 @@ from wire.agent.steps import STEP_INPUT_WINDOW, InputTaken, RunTask, TaskAway
 
 _AGAIN_S = 1.0
 _START_S = 60.0
-"""If the node of a task does not answer for this many seconds before the task starts, the task fails."""
+"""A task fails if its node has not started it and does not answer this many seconds after `open`."""
 
 
 @dataclass(eq=False)
 class _Stream:
-    """Bytes for a task. `kept` are the bytes that the task has not taken. The first of these bytes is byte
-    `taken`.
+    """The input of a task. `taken` is the number of bytes that the task has taken, and `kept` are the bytes
+    after these.
     """
 
     taken: int = 0
@@ -47,8 +47,8 @@ class _RemoteTask:
     received: int = 0
     started: bool = False
     asked: bool = False
-    """True if RunTask was sent over this connection. It is sent only once, because answers to a second
-    RunTask could be confused with those to the first.
+    """True if RunTask was sent over the present connection to the agent. RunTask is sent only once over a
+    connection, because the answers to two of them could be confused.
     """
     connected: bool = False
     stdin: _Stream = field(default_factory=_Stream)
@@ -60,15 +60,14 @@ class _RemoteTask:
 class RemoteTasks:
     """Starts tasks on other nodes. After the loss of a connection, connects to the tasks again.
 
-    1. `open` sends RunTask. The first answer, InputTaken, means that the task exists, and gives the number of
-       bytes of input that the task has taken. From then on, the task is connected.
-    2. Input waits while STEP_INPUT_WINDOW bytes are not taken. Input is kept until the task has taken it.
-       Output is acknowledged after it is written.
-    3. When the agent or the controller ends, no task is connected. After the next connection to the agent,
-       send RunTask with the number of output bytes that have come. The answer says from where to send the
-       input again. Signals wait until then.
-    4. The message TaskAway means that the node of the task does not answer. Send RunTask again a second
-       later.
+    1. `open` sends RunTask. The first answer, InputTaken, means that the task exists, and contains the number
+       of bytes of input that the task has taken. After this answer the task is connected.
+    2. `write` waits while the task has not taken STEP_INPUT_WINDOW bytes of stdin. Input is kept until the
+       task has taken it. Output is acknowledged after it is written.
+    3. When the connection to the agent is lost, no task is connected. After the next connection, send RunTask
+       with the number of output bytes that have arrived. The answer contains the byte from which to send the
+       input again. Keep signals until this answer, and then send them.
+    4. TaskAway means that the node of the task does not answer. Send RunTask again a second later.
 
     Invariant: each byte of input and output arrives once and in order, however often connections are lost.
     """
@@ -102,7 +101,9 @@ class RemoteTasks:
                 task.asked = task.connected = False
 
     def write(self, rank: int, data: bytes, *, end: bool, pmi: bool) -> None:
-        """Send bytes to a task. Bytes for stdin wait until the task has read enough of the earlier bytes."""
+        """Send bytes to the stdin of a task; with `pmi`, to its socket for PMI. For stdin, first wait until
+        fewer than STEP_INPUT_WINDOW bytes are not taken.
+        """
         with self._changed:
             task = self._tasks.get(rank)
             if task is None:
@@ -115,7 +116,9 @@ class RemoteTasks:
                 self._send(ShellInput(rank, b64encode(data).decode(), end, pmi))
 
     def signal(self, number: int) -> None:
-        """Send a signal to all tasks."""
+        """Send a signal to all tasks. A task that is not connected gets the signal when it is connected
+        again.
+        """
         name = signal.Signals(number).name.removeprefix("SIG")
         with self._changed:
             for task in self._tasks.values():
@@ -174,7 +177,9 @@ class RemoteTasks:
             self._changed.notify_all()
 
     def _postpone(self, task: _RemoteTask, why: str) -> None:
-        """Connect to the task later, because its node does not answer now."""
+        """Connect to the task again later, or end the task if it has not started within _START_S seconds.
+        `why` is the reason why its node does not answer.
+        """
         with self._changed:
             task.asked = task.connected = False
         if not task.started and time.monotonic() > task.give_up_at:

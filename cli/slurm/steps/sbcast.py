@@ -18,7 +18,7 @@ OPTIONS = (
     Option("exclude"),
     Option("fanout", "F"),
     switch("force", "f", "Replace the file if it exists."),
-    Option("jobid", "j", help="The job whose nodes get the file, such as 7 or 7.0."),
+    Option("jobid", "j", help="Copy the file to the nodes of this job, such as 7 or 7.0."),
     switch("preserve", "p", "Keep the time of the last change."),
     Option("send-libs", "", Value.OPTIONAL),
     Option("size", "s"),
@@ -29,8 +29,8 @@ OPTIONS = (
 USAGE = "sbcast [OPTIONS] SOURCE DEST"
 _CHUNK = 1 << 20
 _AHEAD = 4
-"""The number of chunks that are sent before the other node has written the first chunk. It limits the memory
-that the agents need.
+"""sbcast sends the next chunk to a node only if the node has written all but this many of the sent chunks.
+This limits the memory that the agents need.
 """
 _RECEIVE = (
     'if [ -e "$1" ] && [ -z "$2" ]; then echo "$1: File exists" >&2; exit 1; fi; '
@@ -41,7 +41,7 @@ _RECEIVE = (
 
 
 def main(words: list[str]) -> int:
-    """Copy the file. Return 1 if the copy to a node has failed."""
+    """Run sbcast. Return 1 if the copy to a node has failed."""
     arguments = parse(OPTIONS, words)
     if prints_only_help(arguments, USAGE, OPTIONS):
         return 0
@@ -104,7 +104,7 @@ def _copy(
 
 
 class _NodeCopy:
-    """The copy on one node. `written` counts the chunks that the node has written."""
+    """The copy of the file on one node. `written` is the number of chunks that the node has written."""
 
     def __init__(self, link: StepLink, rank: int, node: str, words: tuple[str, ...]) -> None:
         self.rank = rank
@@ -116,7 +116,7 @@ class _NodeCopy:
         link.open(rank, node, RemoteCommand(words), self._take, self._ended)
 
     def await_chunk(self, number: int) -> None:
-        """Wait until the node has written this many chunks, or until the copy to this node has ended."""
+        """Wait until the node has written `number` chunks, or until the copy on this node has ended."""
         with self.changed:
             self.changed.wait_for(lambda: self.written >= number or self.end is not None)
 

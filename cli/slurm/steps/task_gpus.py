@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class GpuSlice:
-    """The GPUs of a task: the first and the last of the job's GPUs on its node, from 1; (0, 0) means none.
-    `of_step` is how many of these GPUs all tasks of the step on the node have.
+    """The GPUs of a task: from number `first` to number `last` of the job's GPUs on the node of the task,
+    counted from 1. Both are 0 for a task without GPUs. `of_step` is the number of GPUs that all tasks of the
+    step on this node have together.
     """
 
     first: int
@@ -35,12 +36,14 @@ OF_THE_NODE = frozenset(
         *("SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "GPU_DEVICE_ORDINAL", "SLURM_GPUS_ON_NODE"),
     )
 )
-"""Variables that the agent of another node sets for its tasks."""
+"""Variables that srun does not send with a task to another node, because that node sets the variables
+itself.
+"""
 
 
 def choose_gpus(variables: dict[str, str], gpus: GpuSlice | None) -> None:
-    """Set the variables with the GPUs of a task on this node: UUIDs for CUDA, indices, and the number of the
-    step's GPUs. None means all GPUs.
+    """Change `variables`, the environment of a task on this node, so that the task sees only the GPUs of
+    `gpus`. If `gpus` is None, the task sees all GPUs of the job on this node.
     """
     first, last = (1, None) if gpus is None else (gpus.first, gpus.last)
 
@@ -60,7 +63,9 @@ def choose_gpus(variables: dict[str, str], gpus: GpuSlice | None) -> None:
 
 
 def remote_words(directory: str, gpus: GpuSlice | None, command: list[str]) -> tuple[str, ...]:
-    """Return the command line for a task on another node, with its part of that node's GPUs."""
+    """Return the command line for a task on another node, in `directory` and with the GPUs of `gpus`. If
+    `gpus` is None, the task gets all GPUs of the job on that node.
+    """
     text = "" if gpus is None else f"{gpus.first}-{gpus.last}" if gpus.first else "none"
     of_step = "" if gpus is None else str(gpus.of_step)
     return ("/bin/sh", "-c", _REMOTE, "srun", directory, text, of_step, *command)

@@ -35,8 +35,8 @@ class TaskOutput:
             file.close()
 
     def sinks(self, task: Task) -> tuple[Callable[[bytes], None] | None, Callable[[bytes], None] | None]:
-        """Return the functions that write stdout and stderr of a task. None means that the task writes to the
-        stream of srun itself.
+        """Return two functions that write the stdout and the stderr of a task. None means that the output of
+        the task goes unchanged to the same stream of srun.
         """
         out, err = self._arguments.last("output"), self._arguments.last("error")
         return (

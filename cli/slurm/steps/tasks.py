@@ -36,7 +36,9 @@ _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 @dataclass(frozen=True)
 class TaskCommand:
-    """A task with its command, its variables, and its part of the node's GPUs. None means all GPUs."""
+    """A task with its command, its environment variables and its GPUs. If `gpus` is None, the task gets all
+    GPUs of the job on its node.
+    """
 
     task: Task
     words: list[str]
@@ -46,7 +48,9 @@ class TaskCommand:
 
 @dataclass
 class _Ends:
-    """The ends of the tasks that have already ended, by the rank of the task."""
+    """The ends of the tasks that have ended. `ends` is a dict from rank to TaskEnd, and `changed` is notified
+    of each new end.
+    """
 
     ends: dict[int, TaskEnd] = field(default_factory=dict)
     changed: threading.Condition = field(default_factory=threading.Condition)
@@ -64,10 +68,10 @@ class StepTasks:
        another node by the StepLink.
     2. Copy the output to stdout and stderr or to files, with labels if --label is set. Pass the messages of
        PMI to the PmiServer of the step.
-    3. When a task fails and --kill-on-bad-exit is set, end the other tasks. With --wait, also end the tasks
-       that still run this many seconds after the first task has ended.
-    4. Return the highest exit code, 128 + N for signal N. `ended` has the CPU time and memory that the tasks
-       have used.
+    3. With --kill-on-bad-exit, end all tasks when one task fails. With --wait=N, end the tasks that still run
+       N seconds after the first task has ended.
+    4. Return the highest exit code of the tasks, where signal N counts as 128 + N. `ended` returns the step
+       with the CPU time and memory that the tasks have used.
     """
 
     def __init__(
@@ -97,7 +101,9 @@ class StepTasks:
         self._pmi_sockets: dict[int, socket.socket] = {}
 
     def run(self, commands: list[TaskCommand], node_counts: list[int], *, pmi: bool) -> int:
-        """Run the tasks. `node_counts` is the number of tasks on each node."""
+        """Run the tasks, and return their highest exit code. `node_counts` is the number of tasks on each
+        node. With `pmi`, the tasks get a socket for PMI.
+        """
         threads = []
         self._nodes = {command.task.rank: command.task.node for command in commands}
         if pmi:
@@ -113,8 +119,8 @@ class StepTasks:
         return max(128 - end.code if end.code < 0 else end.code for end in self._ends.ends.values())
 
     def ended(self) -> Step:
-        """Return the step with the time and the exit code of its end. As in Slurm, the step has the highest
-        exit code of its tasks. The signal counts only if all exit codes are 0.
+        """Return the step with its end time, exit code, signal and usage. As in Slurm, the step has the
+        highest exit code of its tasks. It has a signal only if all exit codes are 0.
         """
         ends = self._ends.ends
         code, number = max((max(end.code, 0), max(-end.code, 0)) for end in ends.values())
@@ -296,7 +302,7 @@ class StepTasks:
         print(f"srun: {kind}{task.node}: task {task.rank}: {sentence}", file=sys.stderr, flush=True)
 
     def cancel(self) -> None:
-        """End the step, because a user has cancelled the step. The agents have killed its tasks already."""
+        """End srun's tasks and print Slurm's message, because a user has cancelled the step."""
         now = time.strftime("%Y-%m-%dT%H:%M:%S")
         node = next(iter(self._nodes.values()), self._node)
         print(
@@ -319,8 +325,8 @@ class StepTasks:
     def _pass_on(self, number: int) -> None:
         """Send a signal to all tasks that still run."""
         for process in self._local.values():
-            # Do not call poll() of the process, because it would take the exit status away from the thread
-            # that waits for the process.
+            # Read `returncode` instead of calling poll(), because poll() would take the exit status away from
+            # the thread that waits for the process.
             with suppress(OSError):
                 if process.returncode is None:
                     os.kill(process.pid, number)
@@ -329,7 +335,7 @@ class StepTasks:
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """Context manager that passes signals for srun on to the tasks."""
+        """Context manager that passes the signals in _FORWARDED, which srun receives, on to the tasks."""
         handler: Any = lambda number, _: self._pass_on(number)  # noqa: E731
         before = {number: signal.signal(number, handler) for number in _FORWARDED}
         try:
@@ -353,7 +359,9 @@ def _copy(pipe: IO[bytes], sink: Callable[[bytes], None]) -> None:
 
 
 def _feed(link: StepLink, rank: int, source: int, file: Any) -> None:
-    """Send the input of a task on another node until the input ends. `file` stays open until then."""
+    """Send the bytes from the file descriptor `source` to the stdin of a task on another node until they end.
+    Then close `file`, the open file of this descriptor, unless it is None.
+    """
     with suppress(OSError):
         while data := os.read(source, _READ):
             link.write(rank, data)

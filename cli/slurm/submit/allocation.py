@@ -20,15 +20,16 @@ from wire.http.client import Client, Refused, Unreachable
 from wire.names import SLURM_QOS
 
 ALLOCATION_VARIABLE = "CORRAL_ALLOCATION"
-"""The variable with a random text, in the environments of an allocation's job and of the command of salloc.
-Only the user can read this text.
+"""The name of an environment variable with a random text. The job of an allocation and the command of salloc
+get this variable. Other users cannot read the text.
 """
 _HOLDER = (
     f'f=/tmp/corral-allocation-${ALLOCATION_VARIABLE}; mkfifo -m 600 "$f" || exit 1; '
     'read -r code < "$f"; rm -f "$f"; exit "${code:-0}"'
 )
-"""The command of the job. It waits for a file with an exit code, and exits with this code. The name of the
-file is random. Otherwise other users of the host could guess the name and create a file or a link there.
+"""The command of the job. It creates a named pipe, waits for an exit code in the pipe, and exits with this
+code. The name of the pipe is random, because other users of the host could otherwise guess the name and
+create a file or a link there.
 """
 _FINISH = (
     f"f=/tmp/corral-allocation-${ALLOCATION_VARIABLE}; n=0; "
@@ -46,8 +47,8 @@ def nodes_of(job: str) -> str:
 
 
 class Allocation:
-    """Context manager of a running job: the job is ended at the end of the `with` block. `code` is the exit
-    code of the job.
+    """Context manager that submits a job and waits until the job runs. The end of the `with` block ends the
+    job with the exit code `code`.
     """
 
     def __init__(
@@ -130,14 +131,17 @@ class Allocation:
             with Client() as client:
                 client.cancel(self.job)
         except (Refused, Unreachable):
-            pass  # Ignore the error: the job has ended already, or the user must cancel the job by hand.
+            # Ignore the error, because the job has ended already, or the user must cancel the job by hand.
+            pass
 
     def _say(self, sentence: str) -> None:
         if not self._quiet:
             print(f"{self._program}: {sentence}", file=sys.stderr, flush=True)
 
     def _fill(self, view: JobView) -> None:
-        """Store the nodes, and the variables that a batch script of this job would get."""
+        """Set `nodes` and `variables`: the environment variables that a batch script of this job would
+        get.
+        """
         with Client() as client:
             cluster = client.cluster().name
             settings = {each.name: each.settings for each in client.queues().queues}

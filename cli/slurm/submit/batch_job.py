@@ -21,25 +21,25 @@ from wire.job.spec import JobSpec, spec_problems
 
 COMMAND_LINE = "command line"
 _OWN = frozenset(("--parsable", "--quiet", "--test-only", "--verbose", "--wrap"))
-"""Options that concern sbatch and not the job."""
+"""Options for the command sbatch itself, which do not describe the job."""
 _FLAGS = frozenset(f"--{option.name}" for option in JOB_OPTIONS)
 _SILENT = frozenset(("--wckey", "--oversubscribe", "--share", "--ignore-pbs", "--get-user-env"))
-"""Options without effect about which sbatch prints no warning."""
+"""Options that have no effect in Corral, and about which sbatch prints no warning."""
 _RUN_FILE = (
     'f=$(mktemp) || exit 1; trap \'rm -f "$f"\' EXIT; printf %s "$1" > "$f"; shift; {interpreter} "$f" "$@"'
 )
-"""The command that runs a script for another interpreter than a shell or Python. It first writes the script
-to a file.
+"""The shell command that runs a script for an interpreter other than a shell or Python. It first writes the
+text of the script to a temporary file.
 """
 _NOT_UTF_8 = re.compile("[\ud800-\udfff]")
-"""Bytes of a script that are not UTF-8 are read as these characters."""
+"""The characters that stand for bytes that are not UTF-8 in the text of a script."""
 _CONTROLLER_VARIABLES = ("CORRAL_URL", "CORRAL_CONTEXT", "CORRAL_CA")
 
 
 @dataclass(frozen=True)
 class BatchRequest:
     """The input of sbatch: the script with its name and arguments, the options of the command line as (name,
-    value), and the shell.
+    value), and the environment variables, directory, host and umask of the shell that runs sbatch.
     """
 
     script: str
@@ -60,19 +60,23 @@ class BatchJob:
     warnings: tuple[str, ...] = ()
     wait: bool = False
     singleton: bool = False
-    """True if the job must wait for all jobs of the user that have its name."""
+    """True if the job must wait until all active jobs with its name and user have ended
+    (--dependency=singleton).
+    """
     flags: frozenset[str] = frozenset()
-    """The options of sbatch itself, such as --parsable, that the user or the script has set."""
+    """The options in `_OWN`, such as --parsable, that the user or the script has set."""
     reservations: tuple[str, ...] = ()
     """The reservations of --reservation. The job is refused if one of them does not exist."""
 
 
 def batch_job(request: BatchRequest) -> BatchJob:
-    """Return the job that the request describes. Raise SlurmError with all errors.
+    """Return the job that the request describes. If parts of the request are invalid, raise one SlurmError
+    with all errors.
 
     1. Collect the options: #SBATCH lines, then SBATCH_* variables, then the command line. If an option is
        written several times, the last value counts.
-    2. Translate these options together to options of Corral. #CORRAL lines of the script override them.
+    2. Translate these options together to options of Corral. #CORRAL lines of the script override the
+       translated options.
     3. Add the defaults of sbatch: the whole environment, the present directory, and the output file.
     """
     check_script(request.script)
@@ -85,8 +89,9 @@ def batch_job(request: BatchRequest) -> BatchJob:
 
 
 def allocation(request: BatchRequest, prefix: str, holder: tuple[str, ...]) -> BatchJob:
-    """Return the job that holds the nodes for srun and salloc. It runs the command `holder`. `prefix` is the
-    beginning of the input variables, SRUN_ or SALLOC_. Raise SlurmError with all errors.
+    """Return the job that holds the nodes for srun or salloc, and runs the command `holder`. `prefix` (SRUN_
+    or SALLOC_) begins the names of the environment variables that set options. If parts of the request are
+    invalid, raise one SlurmError with all errors.
     """
     try:
         options = [*_variables(prefix, request), *_command_line(request)]
@@ -120,7 +125,7 @@ def _job(command: tuple[str, ...], options: list[Option], corral: Layer, request
 
 
 def check_script(text: str) -> None:
-    """Raise SlurmError with the words of sbatch if the text is not a script."""
+    """Raise SlurmError with the message of Slurm's sbatch if the text is no valid script."""
     if not text:
         raise SlurmError("Batch script is empty!")
     if not text.strip():
@@ -178,7 +183,9 @@ def _command(request: BatchRequest) -> tuple[str, ...]:
 
 
 def _without_singleton(options: list[Option]) -> tuple[list[Option], bool]:
-    """Return the options without the dependency `singleton`, and whether the job has this dependency."""
+    """Return the options without `singleton` in --dependency, and whether --dependency contained
+    `singleton`.
+    """
     last = next((option for option in reversed(options) if option.flag == "--dependency"), None)
     if last is None or "singleton" not in (last.value or "").split(","):
         return options, False
@@ -188,7 +195,7 @@ def _without_singleton(options: list[Option]) -> tuple[list[Option], bool]:
 
 
 def _defaults(given: Mapping[str, Option], request: BatchRequest) -> list[Option]:
-    """Return the options that sbatch adds if the user has not written them."""
+    """Return the default options of sbatch. Options that the user has written override these."""
     output = "slurm-%A_%a.out" if "--array" in given else "slurm-%j.out"
     found = [Option("--output", output, COMMAND_LINE), Option("--chdir", request.directory, COMMAND_LINE)]
     if "--export" not in given:
@@ -205,16 +212,16 @@ def _layer(corral: Layer, translated: Translation) -> Layer:
 
 
 def _is_set(pair: tuple[str, OptionText], environment: Mapping[str, str]) -> bool:
-    """Return False for a variable in --export that the submitting shell does not have. sbatch prints no
-    warning about such a variable.
+    """Return False if the option exports a variable (--export=NAME) that the submitting shell does not have.
+    As in Slurm, sbatch ignores such a variable without a warning.
     """
     name, text = pair
     return name != "env" or "=" in text.text or text.text in ("all", "none") or text.text in environment
 
 
 def _refused(problems: list[str]) -> SlurmError:
-    """Return the error of sbatch for options that cannot be used. An invalid dependency has another exit
-    code, because in Slurm slurmctld refuses this dependency, and not sbatch.
+    """Return the error of sbatch for invalid options. The exit code is 255; for an invalid dependency it is
+    1, because in Slurm it is slurmctld that refuses the dependency, and not sbatch.
     """
     lines = [_wrong(problem) for problem in problems]
     if all(": --dependency: " in problem for problem in problems):
@@ -223,8 +230,8 @@ def _refused(problems: list[str]) -> SlurmError:
 
 
 def _wrong_field(problem: str) -> str:
-    """Return an error about a field of the job in the words of sbatch, with the name of the option:
-    --open-mode for open_mode.
+    """Return an error about a JobSpec field, such as `open_mode: …`, in the form of sbatch: `Invalid
+    --open-mode specification: …`.
     """
     field_name, _, reason = problem.partition(": ")
     flag = f"--{field_name.replace('_', '-')}"
@@ -232,7 +239,9 @@ def _wrong_field(problem: str) -> str:
 
 
 def _wrong(problem: str) -> str:
-    """Return an error of the translation in the words of sbatch: `Invalid --time specification: …`."""
+    """Return an error of the translation, such as `train.sh line 3: --time: …`, in the form of sbatch:
+    `Invalid --time specification: … (train.sh line 3)`.
+    """
     where, _, rest = problem.partition(": ")
     flag, _, reason = rest.partition(": ")
     if flag.startswith("--") and reason:
@@ -241,8 +250,8 @@ def _wrong(problem: str) -> str:
 
 
 def _slurm_variables(request: BatchRequest) -> dict[str, str]:
-    """Return the variables that only the submitting command knows. Also return the address of the controller,
-    so that the job can use Slurm's commands.
+    """Return the environment variables with the directory and the host of sbatch, which only sbatch knows,
+    and with the address of the controller, so that the job can use Slurm's commands.
     """
     return {
         "SLURM_SUBMIT_DIR": request.directory,

@@ -27,7 +27,9 @@ USAGE = "salloc [OPTIONS] [command [args...]]"
 
 
 def main(words: list[str]) -> int:
-    """Run a command on this host while an allocation exists. Return the exit code of the command."""
+    """Get an allocation, run a command on this host, and end the allocation. Return the exit code of the
+    command.
+    """
     arguments = parse(OPTIONS, words, intersperse=False)
     if prints_only_help(arguments, USAGE, OPTIONS):
         return 0

@@ -25,15 +25,15 @@ from wire.names import SHOWN_STATES
 OPTIONS = (*BATCH_OPTIONS, *COMMON)
 USAGE = "sbatch [OPTIONS] script [args...]"
 _PAUSES = (0.0, 0.2, 1.0, 2.0)
-"""Seconds before each repetition of the request. Each repetition has the same key, so that no second job is
-made.
+"""Seconds to wait before each repetition of the submit request after a lost connection. All repetitions have
+the same idempotency key, so that no second job is made.
 """
 _UNKNOWN_START = "The job is valid; its start is unknown"
 _WRAPPED = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{}\n"
 
 
 def main(words: list[str]) -> int:
-    """Submit a batch script, and print the id of the job. The id is printed when the job is on disk."""
+    """Submit a batch script, and print the id of the job when the job is on disk."""
     arguments = parse(OPTIONS, words, intersperse=False)
     if prints_only_help(arguments, USAGE, OPTIONS):
         return 0
@@ -58,7 +58,9 @@ def main(words: list[str]) -> int:
 
 
 def require_reservations(job: BatchJob, action: str) -> None:
-    """Raise SlurmError if the job names a reservation that does not exist. `action` begins the error."""
+    """Raise SlurmError if the job names a reservation that does not exist. `action` begins the last line of
+    the error.
+    """
     if not job.reservations:
         return
     from cli.slurm.nodes.reservations import reservations
@@ -92,8 +94,8 @@ def _submit(job: BatchJob) -> int:
 
 
 def _sent(spec: JobSpec) -> dict[str, Any]:
-    """Submit the job, and return the answer as JSON. The classes of wire.http.client would take most of the
-    time that sbatch needs to start.
+    """Submit the job, and return the answer as JSON data. Do not use wire.http.client, because its import
+    would take most of the time that sbatch needs.
     """
     body = dumps({"spec": encode_once(spec), "key": os.urandom(16).hex()}).encode("utf-8", "surrogatepass")
     with controller() as transport:
@@ -102,7 +104,7 @@ def _sent(spec: JobSpec) -> dict[str, Any]:
 
 
 def _request(arguments: Arguments) -> BatchRequest:
-    """Read the script: from --wrap, from the named file, or from stdin."""
+    """Return the input of sbatch. The script comes from --wrap, from the named file, or from stdin."""
     words = arguments.words
     if arguments.has("wrap"):
         if words:
@@ -142,7 +144,7 @@ def _read(path: str) -> str:
 
 
 def _text(file: BinaryIO) -> str:
-    """Return the script in a file. Read at most a little more than the largest allowed script, because a
+    """Return the script in a file. Read at most one byte more than the largest allowed script, because a
     device such as /dev/zero has no end.
     """
     return file.read(MAX_ARGUMENT_BYTES + 1).decode("utf-8", "surrogateescape")
@@ -161,7 +163,9 @@ def with_singleton(spec: JobSpec) -> JobSpec:
 
 
 def _test(spec: JobSpec) -> int:
-    """Print the expected start of the job, or the reason for its refusal. Return the exit code."""
+    """Print the expected start of the job, or the reason why the controller refuses the job. Return the exit
+    code.
+    """
     try:
         print(f"sbatch: {_forecast(spec)}", file=sys.stderr)
     except Refused as refused:
@@ -177,8 +181,9 @@ def _refuse_test(error: SlurmError) -> int:
 
 
 def _forecast(spec: JobSpec) -> str:
-    """Return the start time and the nodes of the job in the form of sbatch --test-only. Raise Refused if a
-    submit would be refused. The start is unknown if the controller is too busy for a forecast.
+    """Return the start time and the nodes of the job in the form of sbatch --test-only. If the controller is
+    too busy for a forecast, return a text without a start. Raise Refused or SlurmError if a submit would be
+    refused.
     """
     import datetime
 

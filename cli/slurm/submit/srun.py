@@ -59,7 +59,7 @@ _NOT_FOR_TASKS = ("SLURM_NODEID", "SLURM_PROCID", "SLURM_LOCALID", "SLURMD_NODEN
 
 
 def main(words: list[str]) -> int:
-    """Run the tasks of a step, and return the highest of their exit codes."""
+    """Run srun. Return the highest exit code of the tasks."""
     arguments = parse(OPTIONS, words, intersperse=False)
     if prints_only_help(arguments, USAGE, OPTIONS):
         return 0
@@ -91,7 +91,9 @@ def main(words: list[str]) -> int:
 
 
 def _outside(arguments: Arguments, environment: dict[str, str]) -> int:
-    """Get an allocation, run the step there, and end the allocation with the exit code of the step."""
+    """Get an allocation, run the step in the allocation, and end the allocation. Return the exit code of the
+    step.
+    """
     from cli.slurm.submit.allocation import Allocation
 
     options = tuple(
@@ -105,7 +107,7 @@ def _outside(arguments: Arguments, environment: dict[str, str]) -> int:
 
 
 def run_step(arguments: Arguments, job: str, nodes: list[str], environment: dict[str, str]) -> int:
-    """Run the tasks of a step on the nodes of a job."""
+    """Run the tasks of a step on the nodes of a job. Return the highest exit code of the tasks."""
     step = layout(arguments, nodes, environment)
     if arguments.has("pty") and os.isatty(0):
         return _in_terminal(arguments, job, step, environment)
@@ -146,7 +148,7 @@ def run_step(arguments: Arguments, job: str, nodes: list[str], environment: dict
 
 
 def _step(arguments: Arguments, step: StepLayout, environment: Mapping[str, str]) -> Step:
-    """Return the record of the step at its beginning."""
+    """Return the step as srun records it at its beginning, without a number."""
     import socket
 
     name = arguments.last("job-name") or os.path.basename(arguments.words[0])
@@ -159,13 +161,14 @@ def _step(arguments: Arguments, step: StepLayout, environment: Mapping[str, str]
 
 
 UNRECORDED = 100_000
-"""The numbers of steps that could not be recorded are above this number."""
+"""A step that could not be recorded has a number above this one."""
 
 
 def _begin(job: str, planned: Step, step: StepLayout, environment: Mapping[str, str]) -> tuple[StepLink, int]:
-    """Record that a step begins. Return the link, which reaches other nodes, and the number of the step.
+    """Record that a step begins. Return the link that recorded the step, and the number of the step.
 
-    If neither the agent nor the controller answers, a step on this node alone runs without a record.
+    If neither the agent nor the controller answers, raise SlurmError for a step with tasks on other nodes. A
+    step on this node alone runs without a record.
     """
     from wire.http.transport import Refused, Unreachable
 
@@ -182,7 +185,7 @@ def _begin(job: str, planned: Step, step: StepLayout, environment: Mapping[str, 
 
 
 def _finish(link: StepLink, step: Step) -> None:
-    """Record that a step has ended."""
+    """Record that a step has ended, if its beginning was recorded. Close the link."""
     try:
         if step.number < UNRECORDED:
             link.record(step)
@@ -192,7 +195,9 @@ def _finish(link: StepLink, step: Step) -> None:
 
 
 def _wants_pmi(arguments: Arguments, step: StepLayout, link: StepLink) -> bool:
-    """Return whether the tasks get a socket for PMI: by default if there are several tasks in blocks."""
+    """Return whether the tasks get a socket for PMI: with --mpi=pmi1 or pmi2, and without --mpi if there are
+    several tasks and srun uses the agent. Tasks with a cyclic distribution never get a socket.
+    """
     wanted = arguments.last("mpi") or os.environ.get("SLURM_MPI_TYPE", "")
     if arguments.last("distribution").startswith("cyclic"):
         return False
@@ -200,7 +205,7 @@ def _wants_pmi(arguments: Arguments, step: StepLayout, link: StepLink) -> bool:
 
 
 def _exported(text: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that the tasks get, by the rules of --export."""
+    """Return the environment variables that the tasks get. `text` is the value of --export."""
     kept = {name: value for name, value in environment.items() if name not in _NOT_FOR_TASKS}
     parts = [part for part in text.split(",") if part]
     if parts and "ALL" not in parts:
@@ -211,7 +216,9 @@ def _exported(text: str, environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _programs(arguments: Arguments, count: int) -> list[list[str]]:
-    """Return the command of each task. With --multi-prog a file has lines such as `0-3 program %t`."""
+    """Return the command of each task, by rank. With --multi-prog, the operand is a file with lines such as
+    `0-3 program %t`.
+    """
     if not arguments.has("multi-prog"):
         return [arguments.words] * count
     from wire.job.arrays import array_indices
@@ -240,7 +247,7 @@ def _programs(arguments: Arguments, count: int) -> list[list[str]]:
 
 
 def _gpu_slices(arguments: Arguments, step: StepLayout) -> list[GpuSlice | None]:
-    """Return the GPUs of each task."""
+    """Return the GPUs of each task, by rank. None means all GPUs of the job on the node of the task."""
     pairs = [_gpu_range(arguments, task.local) for task in step.tasks]
     of_step: dict[str, int] = {}
     for task, pair in zip(step.tasks, pairs, strict=True):
@@ -252,8 +259,8 @@ def _gpu_slices(arguments: Arguments, step: StepLayout) -> list[GpuSlice | None]
 
 
 def _gpu_range(arguments: Arguments, local: int) -> tuple[int, int] | None:
-    """Return the first and the last of the node's GPUs for a task, counted from 1. None means all GPUs, and
-    (0, 0) means no GPUs.
+    """Return the numbers of the first and the last GPU for the task with the number `local` on its node. The
+    job's GPUs on a node are counted from 1. None means all of these GPUs, and (0, 0) means no GPUs.
     """
     text = arguments.last("gpus-per-task") or arguments.last("ntasks-per-gpu")
     number = int(text.rpartition(":")[2]) if text.rpartition(":")[2].isdigit() else 0
@@ -283,7 +290,9 @@ def _address() -> str:
 
 
 def _in_terminal(arguments: Arguments, job: str, step: StepLayout, environment: dict[str, str]) -> int:
-    """Run task 0 in the terminal of srun. If task 0 is on another node, run it there through the agent."""
+    """Run task 0 in the terminal of srun, and return its exit code. If task 0 is on another node, run it
+    there as `corral exec` does.
+    """
     node = step.tasks[0].node
     planned = _step(arguments, step, environment)
     link, number = _begin(job, planned, step, environment)
@@ -302,7 +311,9 @@ def _in_terminal(arguments: Arguments, job: str, step: StepLayout, environment: 
 
 
 def _beside(words: list[str], environment: dict[str, str], node: str) -> int:
-    """Run a command in the terminal of srun. Keys such as Ctrl-C reach the command and do not end srun."""
+    """Run a command as a child process in the terminal of srun, and return its exit code. Ctrl-C reaches the
+    command and does not end srun.
+    """
     import subprocess
 
     def defaults() -> None:
