@@ -32,8 +32,8 @@ def jobs(incomplete: str) -> list[tuple[str, str]]:
 
 
 def tenants(ctx: Any, incomplete: str) -> list[str]:
-    """Return the users, projects or queues whose names begin with the characters typed so far. The word
-    before, such as `project`, chooses the kind.
+    """Return the users, projects or queues whose names begin with the characters typed so far. The argument
+    `scope` of the command (user, project or queue) selects one of the three.
     """
     from wire.http.client import Client, Refused, Unreachable
 

@@ -49,8 +49,8 @@ def of_problem(problem: Problem) -> int:
 
 
 def of_job(job: JobView) -> int:
-    """Return the exit code for an ended job: the exit code of the job's program, or 128 + N if signal N ended
-    the job, as in a shell.
+    """Return the exit code for an ended job: 0 if the job completed; otherwise the exit code of its program,
+    or 128 + N if signal N ended the job, as in a shell. Without both, return 1.
     """
     if job.state is JobState.COMPLETED:
         return 0

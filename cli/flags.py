@@ -1,4 +1,4 @@
-"""Declares flags and arguments of commands, and groups of flags that several commands have in common."""
+"""Declares flags and arguments of commands, and groups of flags for several commands."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def parameter(name: str, annotation: Any, default: Any = inspect.Parameter.empty
 
 
 def with_flag_groups(command: Callable[..., int]) -> Callable[..., int]:
-    """Return a command that has the flags of each `FlagGroup` among the parameters of `command`."""
+    """Return `command` with the flags of a group in place of each parameter whose type is a `FlagGroup`."""
     own = inspect.signature(command, eval_str=True).parameters.values()
     groups = {each.name: each.annotation for each in own if _is_group(each.annotation)}
     parameters = {name: group.parameters() for name, group in groups.items()}

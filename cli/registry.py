@@ -105,8 +105,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "version": ("cli.commands.service.version", "Show the version of this program and of the controller."),
 }
-"""For each command name: the module that has the command as its attribute `app` (or module:attribute), and
-the summary for the help.
+"""For each command name: where the command is, and its summary for the help. `MODULE` means the attribute
+`app` of the module; `MODULE:NAME` means the attribute NAME.
 """
 
 
@@ -187,9 +187,7 @@ def nearest(word: str, known: Mapping[str, object] | list[str]) -> str:
 
 
 def application(help_text: str = "", **settings: Any) -> typer.Typer:
-    """Return a Typer application with plain help texts without frames, and without Typer's options for shell
-    completion.
-    """
+    """Return a Typer application whose help has no frames and no options for shell completion."""
     if help_text:
         # Set the help text here, because Typer would otherwise show the docstring of the callback function.
         settings["help"] = help_text

@@ -32,8 +32,7 @@ class DeferredSignals:
 
     def __enter__(self) -> DeferredSignals:
         for number in _HANDLED:
-            # Leave out signals that are ignored already, for example because the user started the command
-            # with nohup.
+            # Leave ignored signals ignored, because the user may have started the command with nohup.
             if signal.getsignal(number) != signal.SIG_IGN:
                 self._before[number] = signal.signal(number, self._receive)
         return self
@@ -46,8 +45,8 @@ class DeferredSignals:
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:
-        """Context manager in which a signal raises SignalReceived at once. A signal that has arrived earlier
-        raises SignalReceived on entry.
+        """Context manager in which a signal raises SignalReceived at once. If a signal arrived before the
+        `with` block, raise SignalReceived at its beginning.
         """
         self._interruptible = True
         try:

@@ -60,8 +60,8 @@ def _is_foreign(file: Path) -> bool:
 
 
 def _program(name: str) -> str:
-    """Return the text of the program with this name. -I keeps Python variables of the user's environment,
-    such as PYTHONPATH, from changing which modules are imported.
+    """Return the text of the program for this Slurm command. Python runs with -I, because PYTHONPATH and
+    similar variables of the user could otherwise change which modules are imported.
     """
     code = f'from cli.slurm.programs import run_and_exit; run_and_exit("{name}")'
     words = [sys.argv[0], "slurm", name] if is_frozen() else [sys.executable, "-I", "-c", code]

@@ -25,13 +25,15 @@ from wire.job.spec import JobSpec
 
 WORDS = "SCRIPT [ARG]... | -- COMMAND [ARG]..."
 
-# Words after the script belong to the job: '--epochs 3' after a script is an argument of the job, not an
-# option.
+# Do not read options after the script, because all words after the script are arguments of the job, such as
+# '--epochs 3'.
 JOB_SETTINGS = {**SETTINGS, "allow_interspersed_args": False}
 
 
 class JobCommand(TyperCommand):
-    """Command class that records whether the job is a command (the words after '--') or a script."""
+    """Typer command that records in `ctx.meta` whether the job is a command (the words after '--') or a
+    script.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         given = list(args)
@@ -154,8 +156,8 @@ def _by_option(refused: Refused, spec: JobSpec) -> Refused:
 
 
 def send(client: Client, spec: JobSpec, key: str, as_user: str) -> Submitted:
-    """Submit the job and print the notes of the answer. Raise Refused with the name of the wrong flag if the
-    controller refuses the job.
+    """Submit the job, print the notes of the answer, and return the answer. Raise Refused with the name of
+    the wrong flag if the controller refuses the job.
     """
     try:
         submitted = client.submit(spec, key=key, as_user=as_user)

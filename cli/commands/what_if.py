@@ -233,8 +233,9 @@ def more_nodes(
 def config(file: File, within: Within = None, output: Output = Format.TABLE) -> int:
     """Show which jobs would start sooner or later under another scheduler.toml. Operators only.
 
-    The forecast uses only the tables of the file that affect when jobs start. The answer lists the other
-    tables that differ. The file is read on this machine and checked by the controller.
+    The forecast uses only the tables of the file that affect when jobs start. The answer names the other
+    tables that differ from the configuration in effect. This command reads the file on this machine, and the
+    controller checks it.
     """
     return _answer(WhatIf(config=ConfigFile(read_text(file), str(file.absolute()))), output, within)
 

@@ -107,8 +107,9 @@ class Cluster:
             self._interrupts.nap(0.05)
 
     def check(self, others: Sequence[int] = ()) -> None:
-        """Raise CommandError if the controller has ended. Also collect the exit status of ended orphan
-        processes, except those in `others`, because other code waits for them.
+        """Raise CommandError if the controller has ended. Also collect the exit status of orphan processes
+        that have ended. Child processes with an id in `others` are left out, because other code waits for
+        these processes.
         """
         if self._controller is not None and self._controller.poll() is not None:
             raise CommandError(
@@ -120,8 +121,8 @@ class Cluster:
         return Client(self.url, timeout_s=5.0)
 
     def environment(self) -> dict[str, str]:
-        """Return the environment of this process without the CORRAL_ variables, because they would configure
-        the demo.
+        """Return the environment of this process without the CORRAL_ variables, because these variables would
+        change the settings of the demo.
         """
         return {name: value for name, value in os.environ.items() if not name.startswith("CORRAL_")}
 

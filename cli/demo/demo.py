@@ -32,8 +32,8 @@ NODES = ("gpu01", "gpu02", "gpu03", "gpu04")
 ALL_ENDED_S = 90.0
 TUI_END_S = 5.0
 STRETCH, CROWD = 6.0, 24
-"""With the terminal UI, run times of jobs are multiplied by STRETCH, and new jobs are submitted until CROWD
-jobs are active.
+"""With the terminal UI, the run times of jobs are multiplied by STRETCH, and a new job is submitted whenever
+fewer than CROWD jobs are active.
 """
 
 RESET = "\x1b[?1049l\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?25h\x1b[0m"
@@ -95,7 +95,9 @@ def _report(cluster: Cluster, interrupts: DeferredSignals) -> int:
 
 
 def _watch(cluster: Cluster, interrupts: DeferredSignals) -> int:
-    """Show the terminal UI until the user quits. Meanwhile, submit new jobs to keep the cluster busy."""
+    """Show the terminal UI until the user quits, and submit new jobs meanwhile to keep the cluster busy.
+    Return the exit code of the terminal UI.
+    """
     more = extra_jobs()
     with cluster.client() as client, _terminal():
         _submit_all(cluster, client, STRETCH)

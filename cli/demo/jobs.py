@@ -27,8 +27,8 @@ _DIVERGE = _TRAIN + 'echo "step $((STEPS + 1)): loss is nan, giving up" >&2; exi
 
 @dataclass(frozen=True)
 class Part:
-    """One submit of the demo. `ends` is the expected end state of its jobs; None if the controller should
-    refuse the submit.
+    """One submit of the demo: a job or an array. `ends` is the expected end state of the jobs; None if the
+    controller should refuse the submit.
     """
 
     user: str
@@ -89,7 +89,5 @@ PARTS = (
 
 
 def extra_jobs() -> Iterator[Part]:
-    """Yield the jobs of the demo that complete, again and again without end. These jobs keep the cluster
-    busy.
-    """
+    """Yield, without end and in a cycle, the submits of the demo whose jobs complete."""
     return cycle(part for part in PARTS if part.ends is JobState.COMPLETED)

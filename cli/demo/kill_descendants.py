@@ -20,8 +20,8 @@ def adopt_orphans() -> None:
 
 
 def reap(children: Collection[int]) -> None:
-    """Collect the exit status of orphan processes that have ended. Child processes in `children` are left
-    out, because other code waits for these processes.
+    """Collect the exit status of orphan processes that have ended. Stop at an ended process whose id is in
+    `children`, because other code waits for that process.
     """
     while True:
         try:
@@ -71,8 +71,8 @@ def _kill(pid: int) -> None:
     except OSError:
         return
     try:
-        # Check the parent again, because another process may have got the process id before the pidfd was
-        # opened.
+        # Check again that the process is a descendant, because another process may have got its process id
+        # before the pidfd was opened.
         if pid in descendants():
             signal.pidfd_send_signal(handle, signal.SIGKILL)
     except ProcessLookupError:

@@ -24,7 +24,7 @@ class Line:
 
     @property
     def waited(self) -> str:
-        """Return the mean seconds from submit to start, over the jobs that have started."""
+        """Return the mean time from submit to start, such as 1.5s, over the jobs that have started."""
         waits = [job.started_at - job.submitted_at for job in self.jobs if job.started_at is not None]
         return f"{sum(waits) / len(waits):.1f}s" if waits else "-"
 

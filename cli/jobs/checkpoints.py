@@ -86,7 +86,9 @@ def checkpoint_table() -> Table[CheckpointFile]:
 
 
 def _run(client: Client, job: JobDetail, script: str, *words: str) -> str:
-    """Run a shell script in the checkpoint directory of a job, as the job's user, and return its output."""
+    """Run a shell script with the arguments `words` in the checkpoint directory of a job, as the job's user,
+    and return the output of the script.
+    """
     if job.job.state is JobState.RUNNING:
         return _in_allocation(client, job, ("/bin/sh", "-c", script, "sh", "", *words))
     return _by_small_job(client, job, ("/bin/sh", "-c", script, "sh", _directory(job), *words))
@@ -105,8 +107,8 @@ def _in_allocation(client: Client, job: JobDetail, command: tuple[str, ...]) -> 
 
 
 def _by_small_job(client: Client, job: JobDetail, command: tuple[str, ...]) -> str:
-    """Run a command as a job without GPUs on the first node of the job's last attempt. If the node is full,
-    the new job waits.
+    """Run a command as a new job without GPUs, on the first node of the last attempt of `job`. Return the
+    output of the command. If the node is full, the new job waits.
     """
     label = job.job.label
     node = job.job.held[0].node if job.job.held else ""

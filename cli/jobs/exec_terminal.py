@@ -38,8 +38,8 @@ def run(job: JobName, command: tuple[str, ...], node: str, terminal: bool) -> in
 
 def needs_terminal(terminal: bool | None) -> bool:
     """Return True if the command should get a terminal. Without --tty or --no-tty, the command gets a
-    terminal if stdin and stdout are terminals. Raise CommandError for --tty if stdin is not a terminal: the
-    command would never see the end of its input, and would wait for ever.
+    terminal if stdin and stdout are terminals. Raise CommandError for --tty if stdin is not a terminal,
+    because the command would never see the end of its input, and would wait for ever.
     """
     if terminal is None:
         return is_terminal(0) and is_terminal(1)
@@ -123,7 +123,8 @@ def _raw(terminal: bool) -> Iterator[None]:
     import tty
 
     before = termios.tcgetattr(0)
-    # Use TCSADRAIN instead of TCSAFLUSH, because keys that were typed earlier must reach the command, too.
+    # Use TCSADRAIN instead of TCSAFLUSH, because TCSAFLUSH would discard keys that were typed before the
+    # command started.
     tty.setraw(0, termios.TCSADRAIN)
     try:
         yield

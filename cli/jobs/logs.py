@@ -10,11 +10,11 @@ from cli.jobs.wait import RetryLimit
 from wire.http.client import Client, JobName, Refused, Unreachable
 
 PER_LINE = 256
-"""The number of bytes in a line that the search for the last lines of a log assumes at first."""
+"""The search for the last lines of a log first assumes that a line has this many bytes."""
 
 MOST = 16 * 1024 * 1024
-"""The most bytes that are read to find the last lines of a log. A limit is needed, because a progress bar may
-be one line of many GB.
+"""The search for the last lines of a log ends when it has read more than this many bytes, because a progress
+bar may be one line of many GB.
 """
 
 
@@ -78,7 +78,9 @@ def copy(
 
 
 def last_lines(client: Client, source: LogSource, count: int) -> bytes:
-    """Return the last `count` lines of a log. Only the end of the log is read."""
+    """Return the last `count` lines of a log. Read only the end of the log: first a small part, then larger
+    parts until the part contains the lines.
+    """
     reach = max(count, 1) * PER_LINE
     while True:
         data = b"".join(source.read(client, offset=-reach))
@@ -88,8 +90,8 @@ def last_lines(client: Client, source: LogSource, count: int) -> bytes:
 
 
 def last_lines_and_offset(client: Client, source: LogSource, count: int) -> tuple[bytes, int]:
-    """Return the last `count` lines of a log, and the offset of the next byte after these lines. The whole
-    log is read, because the API does not return that offset.
+    """Return the last `count` lines of a log (at most MOST bytes), and the offset of the next byte after
+    these lines. The whole log is read, because the API does not return this offset.
     """
     kept, place = b"", 0
     for piece in source.read(client):

@@ -7,7 +7,7 @@ import threading
 from cli.jobs.logs import ByteSink
 
 LONGEST = 64 * 1024
-"""A line with more bytes is written in parts, because a program may never write the end of its line."""
+"""A line with more bytes is written as several lines, because a program may never end its line."""
 
 _TURN = threading.Lock()
 """The lock for writing a line, so that lines of several nodes do not mix."""

@@ -52,9 +52,9 @@ Yes = Annotated[
 
 
 def select(client: Client, words: Iterable[str], mine: bool, *, ended: bool = False) -> list[JobView]:
-    """Return the jobs that the words of a command line select, without repetitions. With `mine`, only jobs of
-    this user are selected; without words, these are all jobs of this user. With `ended`, a range such as 1-9
-    includes ended jobs.
+    """Return the jobs that `words`, such as 7 or user:ada, select, each once. With `mine`, return only jobs
+    of the user that runs the command; with `mine` and no words, all active jobs of this user. With `ended`, a
+    range such as 1-9 includes ended jobs.
     """
     chosen = list(words) or (["all"] if mine else [])
     if not chosen:
@@ -65,7 +65,7 @@ def select(client: Client, words: Iterable[str], mine: bool, *, ended: bool = Fa
 
 
 def select_one(client: Client, word: str) -> JobView:
-    """Return the job that the word selects. Raise CommandError if the word selects several jobs."""
+    """Return the job that `word` (7, 7_3 or last) selects. Raise CommandError for any other word."""
     selection = _parsed(word)
     if isinstance(selection, NewestJob):
         return _last(client)
@@ -84,8 +84,8 @@ def pages(
     folded: bool = False,
 ) -> Iterator[JobView]:
     """Yield the jobs with one of these states, this user and this scheduler profile, in the order of their
-    ids, starting after the id `after`. An empty filter lets all jobs pass. The job list is requested page by
-    page. With `folded`, the jobs of workloads and arrays are left out.
+    ids, starting after the id `after`. An empty `states`, `user` or `profile` selects all jobs. With
+    `folded`, leave out the jobs of workloads and arrays. The job list is requested page by page.
     """
     place: int | None = after
     while place is not None:
@@ -144,8 +144,8 @@ def _array(client: Client, array: int) -> Iterator[JobView]:
 
 
 def _last(client: Client) -> JobView:
-    """Return the newest job of this user. The API lists jobs only by ascending id, so search for the highest
-    id with steps that first double and then halve.
+    """Return the newest job of the user that runs the command. The API lists jobs only by ascending id. So
+    search for the highest id with steps that first double and then halve.
     """
     me = client.health().user
 

@@ -2,12 +2,10 @@
 
 1. The job itself runs a shell, the keeper, which creates a named pipe and reads an exit code from this pipe
    (`_KEEPER`).
-2. When the job runs, the command is started in the job like a command of `corral exec`, with a terminal. A
-   shell around the command keeps the pipe open, and writes the exit code of the command to the pipe
-   (`_WRAPPER`).
-3. The keeper exits with this code, 0.3 s after the shell around the command. So the job has the exit code of
-   the command. If the shell is killed or the client is lost, the pipe is closed without a code, and the
-   keeper exits with code 129.
+2. When the job runs, this module starts a shell in the job, as `corral exec` does, with a terminal. The shell
+   opens the pipe, runs the command, and writes the exit code of the command to the pipe (`_WRAPPER`).
+3. The keeper exits with this code 0.3 s later. So the job has the exit code of the command. If the shell is
+   killed or the client is lost, the pipe is closed without a code, and the keeper exits with code 129.
 
 If the command is not started within five minutes, the keeper also exits with code 129.
 """
@@ -78,8 +76,8 @@ def run_in_terminal(job: int, command: tuple[str, ...]) -> int:
     except CommandError:
         _cancel(job)
         raise
-    # Use the exit code of the job. The exit code of the terminal session may be that of a shell that was
-    # ended together with the job.
+    # Use the exit code of the job and not of the terminal session, because the job may have ended the shell
+    # of the session.
     [ended] = wait_until_ended([job])
     return exit_codes.of_job(ended)
 

@@ -43,12 +43,12 @@ def wait_until_started(job: int) -> None:
 
 
 def first_failure(jobs: Iterable[JobView]) -> int:
-    """Return the exit code for the first of these jobs that has failed; 0 if none has failed."""
+    """Return the exit code of the first job with an exit code other than 0; 0 if all jobs have completed."""
     return next((code for code in map(exit_codes.of_job, jobs) if code), 0)
 
 
 class RetryLimit:
-    """Decides how long a command tries to reconnect after a lost connection."""
+    """Limits the time for which a command tries to reconnect after a lost connection."""
 
     def __init__(self, deadline: float | None = None, *, quiet: bool = False) -> None:
         self._deadline = deadline
@@ -120,7 +120,8 @@ def _changes(client: Client, ids: Collection[int]) -> Iterator[JobView | None]:
                 yield job
             if not unseen or job.id > max(unseen):
                 break
-    # Request the remaining jobs one by one, because the job list does not contain jobs that ended long ago.
+    # Request the jobs in `unseen` one by one: all jobs if there are few, and jobs that ended long ago,
+    # because the job list does not contain these.
     yield from (client.job(job).job for job in sorted(unseen))
     for batch in client.stream(seq):
         yield from (job for job in batch.jobs if job.id in ids) if batch is not None else [None]

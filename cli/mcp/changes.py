@@ -27,8 +27,8 @@ PLAN_S, MOST_PLANS = 600.0, 100
 
 @dataclass(frozen=True, slots=True)
 class PlannedChange:
-    """A planned change that was not applied: the function that carries out the change, and the time until
-    which the change can be applied.
+    """A planned change that was not applied. `text` names the change, `apply` carries the change out, and
+    `expires_at` is the time of `time.monotonic()` until which `apply` may be called.
     """
 
     text: str
@@ -70,7 +70,7 @@ class Changes:
             raise ToolError(f"{MOST_PLANS} changes are planned and not applied; apply one, or wait")
         id = secrets.token_hex(8)
         job = job_spec(spec) if action == "submit" else None
-        key = f"mcp-{id}"  # A key makes a repeated request create no second job.
+        key = f"mcp-{id}"  # With a key, a repeated request creates no second job.
 
         def carry_out(client: Client) -> Any:
             if job is not None:

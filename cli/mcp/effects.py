@@ -16,13 +16,13 @@ OF_JOBS, OF_NODES = ("cancel", "hold", "release", "preempt"), ("drain", "resume"
 
 
 def effects_of(client: Client, action: str, target: str, spec: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the effects of the change that the controller computes on a copy of its state. Raise ToolError
+    """Return the effects of the change, which the controller computes on a copy of its state. Raise ToolError
     if the controller would refuse the change.
     """
     if action == "submit":
         changes: dict[str, Any] = {"submit": (client.preview(job_spec(spec)),)}
     elif action in OF_NODES:
-        # Look the name up, because a wrong name must be refused now and not when the change is applied.
+        # Request the node, so that an unknown name is refused now and not when the change is applied.
         client.node(target)
         changes = {action: (target,)}
     elif action in OF_JOBS:

@@ -33,12 +33,14 @@ def job(job: str) -> dict[str, Any]:
 
 
 def why(job: str) -> dict[str, Any]:
-    """Explain why a job waits, when it starts at the latest, and which change would start it now."""
+    """Explain why a job waits, when the job starts at the latest, and which change of its request would start
+    the job now.
+    """
     return ask(lambda client: client.explain(job))
 
 
 def when(hours: float = 12.0) -> dict[str, Any]:
-    """Show when and where the scheduler expects jobs to start and to end in the next hours."""
+    """Show when and on which nodes the scheduler expects jobs to run in the next `hours` hours."""
     return ask(lambda client: client.plan(hours * 3_600))
 
 
@@ -60,19 +62,19 @@ def logs_tail(job: str, stream: str = "stdout", bytes: int = 4_096) -> dict[str,
 
 
 def nodes() -> dict[str, Any]:
-    """List the nodes with their GPUs, their states, and the jobs that hold them."""
+    """List the nodes with their states, their GPUs, and the jobs that hold the GPUs."""
     return ask(lambda client: client.nodes())
 
 
 def usage(by: str = "user", days: float = 7.0) -> dict[str, Any]:
-    """Show GPU-hours, GPU load and energy of the last days, by user, project, queue or job."""
+    """Show GPU-hours, GPU load and energy of the last `days` days, by user, project, queue or job."""
     since = int(time.time() - days * DAY_S)
     return ask(lambda client: client.usage(by, since))
 
 
 def fairness(by: str = "project", days: float = 7.0) -> dict[str, Any]:
-    """Show for each project or user the used GPU-hours, the GPU-hours to which it was entitled, and the waits
-    of its jobs.
+    """Show for each project or user the GPU-hours that it used in the last `days` days, the GPU-hours to
+    which it was entitled, and how long its jobs waited.
     """
     since = int(time.time() - days * DAY_S)
     return ask(lambda client: client.fairness(by, since))

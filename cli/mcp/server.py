@@ -18,12 +18,12 @@ INSTRUCTIONS = (
 
 
 def why_does_it_wait(job: str) -> str:
-    """Ask why a job waits, and which change would start the job."""
+    """Return a prompt that asks why a job waits, and which change would start the job."""
     return f"Why does job {job} wait, when does it start, and what would start it sooner? Use `why`."
 
 
 def why_did_it_fail(job: str) -> str:
-    """Ask why a job failed, and how to correct the cause."""
+    """Return a prompt that asks why a job failed, and how to correct the cause."""
     return f"Why did job {job} fail? Use `job` and `logs_tail`, name the cause, and propose a change."
 
 

@@ -16,8 +16,8 @@ from wire.codec import encode
 from wire.text import printable
 
 _TIMES = ("at", "since", "until", "was", "becomes", "again")
-"""Names of fields that are times in seconds since 1970. All fields whose names end in `_at` or `_since` are
-also such times.
+"""Names of fields with a time in seconds since 1970. Fields whose names end in `_at` or `_since` contain such
+times, too.
 """
 
 Getter = Callable[[Any], Any]
@@ -35,7 +35,7 @@ def values(kind: type[Any], row: Any) -> list[str]:
 
 
 def getters(kind: type[Any], above: str = "", get: Getter = lambda row: row) -> Iterator[tuple[str, Getter]]:
-    """Yield for each column its heading, and the function that returns the value of a row."""
+    """Yield for each column its heading, and the function that returns the column's value for a row."""
     hints = typing.get_type_hints(kind)
     for each in dataclasses.fields(kind):
         inner = _without_none(hints[each.name])
@@ -62,7 +62,7 @@ def _without_none(hint: Any) -> Any:
 
 def _text(name: str, value: Any) -> str:
     """Return the value of the field `name` as text: times in ISO 8601, other numbers unrounded, booleans as
-    true and false, lists joined by ';', other values as JSON.
+    true and false, lists and mappings of simple values joined by ';', other values as JSON. None is empty.
     """
     if value is None:
         return ""

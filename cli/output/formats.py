@@ -35,7 +35,7 @@ GAP = "  "
 @dataclass(frozen=True)
 class Format:
     """A format in which a command writes its answer to stdout. Two formats are equal if they have the same
-    word.
+    `word`, such as json.
     """
 
     TABLE: ClassVar[Format]
@@ -64,9 +64,9 @@ for _word in WORDS:
 
 
 def read_format(text: str | Format) -> Format:
-    """Return the format of -o. Raise ValueError for a text that is not a format."""
+    """Return the format for the value of -o, such as json. Raise ValueError for any other text."""
     if isinstance(text, Format):
-        return text  # Typer passes the default value, too.
+        return text  # Typer also passes the default value, which is a Format.
     word, equals, template = text.partition("=")
     if word == JSONPATH and equals:
         from cli.output.jsonpath import JsonPath
@@ -90,8 +90,8 @@ JobFormat = Annotated[
     Format,
     option("-o --format", "FORMAT", _HELP, parser=read_format, autocompletion=completion.words(*WORDS)),
 ]
-"""The option -o with the long name --format. Commands have this option if their option --output names the
-file for the job's output.
+"""The option -o with the long name --format, for commands whose option --output names the file for the job's
+output.
 """
 
 
@@ -136,8 +136,9 @@ class Table(Generic[Row]):
         return replace(self, columns=[known[title.upper()] for title in titles], kind=None)
 
     def show(self, form: Format, rows: Sequence[Row], body: Any = None, *, heading: bool = True) -> None:
-        """Write the rows in the format `form`. JSON and YAML write `body`, the API's answer that contains all
-        rows. `heading` is false if the heading was written before, as for new events.
+        """Write the rows in the format `form`. In JSON, YAML and JSONPath, write `body`, the API's answer
+        with these rows; without `body`, write the rows. Without `heading`, write no heading, for example
+        because the command wrote the heading with earlier events.
         """
         if form.choice is not None:
             rows, body = form.choice.rows(self, rows, body)
@@ -160,8 +161,8 @@ class Table(Generic[Row]):
             write("".join(line + "\n" for line in islice(shown, 0 if heading else 1, None)))
 
     def show_changed(self, form: Format, row: Row, sentence: str) -> None:
-        """Write the object that a command has changed. If the format is a table, write `sentence` to stderr
-        instead.
+        """Write `row`, the object that a command has changed. If the format is a table, write `sentence` to
+        stderr instead.
         """
         if form == Format.TABLE:
             print_note(sentence)
@@ -200,7 +201,7 @@ def write(text: str) -> None:
 def write_data(form: Format, body: Any, *, indented: bool = True) -> None:
     """Write a YAML or JSON document of printable ASCII characters, or the text of a JSONPath template.
 
-    JSON is indented on a terminal. Otherwise, or without `indented`, JSON is on one line.
+    JSON is indented if stdout is a terminal and `indented` is true. In all other cases JSON is on one line.
     """
     data = _data(body)
     if form.path is not None:
@@ -228,8 +229,8 @@ def _data(body: Any) -> Any:
 
 
 def show_one(form: Format, body: Any, facts: Iterable[tuple[str, str]], name: str) -> None:
-    """Write one object, such as a job or a node. If the format is a table, write `facts`. For JSON and YAML,
-    write the API's answer `body`.
+    """Write one object, such as a job or a node: `facts` as a table, `name` for -o name, and `body`, the
+    API's answer, in all other formats.
     """
     if form.is_data:
         write_data(form, body)
@@ -283,8 +284,9 @@ def fit(text: str, room: int, *, right: bool = False) -> str:
 
 
 def _fit(columns: Sequence[Column[Any]], widths: list[int], width: int | None) -> list[tuple[int, int]]:
-    """Choose the columns that fit into `width` cells. Return the index and the width of each. If the terminal
-    is too narrow, the widest columns that may shrink are shrunk first, then columns are left out.
+    """Choose the columns that fit into `width` cells. Return the index and the width of each chosen column.
+    If all columns together are too wide, first shrink the widest columns that may shrink, and then leave out
+    columns.
     """
     shown = list(range(len(columns)))
     while True:

@@ -10,18 +10,16 @@ from wire.text import printable
 
 
 def print_hours(hours: HoursInForce | None, output: Format, otherwise: str) -> None:
-    """Print the names of the tables [hours.NAME] in force, and of the tables that follow. Print nothing if
-    scheduler.toml has no table [hours.NAME]. `otherwise` is the table that is in force at all other times,
-    such as [quota].
+    """Print the names of the tables [hours.NAME] that are in force now and after the next change. Print
+    nothing if scheduler.toml has no such table. `otherwise` is the table, such as [quota], that is in force
+    while no table [hours.NAME] is.
     """
     if hours is not None and output in (Format.TABLE, Format.WIDE):
         print_note(hours_text(hours, otherwise))
 
 
 def hours_text(hours: HoursInForce, otherwise: str) -> str:
-    """Return a text with the tables in force now and after the next change, such as `[hours.night] is in
-    force until Fri 08:00, then [quota]`.
-    """
+    """Return the line of `print_hours`, such as `[hours.night] is in force until Fri 08:00, then [quota]`."""
     present = _names(hours.tables) or otherwise
     verb = "are" if len(hours.tables) > 1 else "is"
     if hours.until is None:

@@ -11,8 +11,8 @@ _TITLES = {"gpu_memory": "gpu memory"}
 
 
 def stats_table(*, several: bool) -> Table[Row]:
-    """Return the table of the resources that jobs requested and used. For several jobs, the table has a
-    column with the job.
+    """Return the table of the resources that jobs requested and used. With `several`, the table has a column
+    for the job.
     """
     job: list[Column[Row]] = [Column("JOB", lambda row: row[0].label, right=True)] if several else []
     return Table(

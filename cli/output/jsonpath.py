@@ -52,8 +52,8 @@ class JsonPathError(ValueError):
 
 @dataclass(frozen=True)
 class _Step:
-    """A step of a path, which selects parts of values. `at` is the position in the template where the step
-    ends.
+    """A step of a path. `take` returns the values that the step selects from a list of values. `at` is the
+    position in the template where the step ends.
     """
 
     take: Callable[[list[Any]], list[Any]]
@@ -82,8 +82,8 @@ _Piece = str | _Path | _Range
 
 
 class JsonPath:
-    """A template that has been read. `text` applies it to JSON data. Raise JsonPathError, with the place in
-    the template, if the template is not valid.
+    """A parsed template. `text` applies the template to JSON data. The constructor raises JsonPathError, with
+    the position in the template, if the template is not valid.
     """
 
     def __init__(self, template: str) -> None:
@@ -98,7 +98,7 @@ class JsonPath:
         """
         return "".join(_texts(self._pieces, data, data))
 
-    # --- the template ---
+    # --- parsing the template ---
 
     def _only_path(self) -> _Piece:
         path = self._read_path()
@@ -151,7 +151,7 @@ class JsonPath:
             elif self._accept_text(".*"):
                 steps.append(_Step(_everything, self._at))
             elif self._accept_text("."):
-                # A single dot is the value itself.
+                # Add no step for a single dot, because `.` stands for the value itself.
                 name = self._accept(_NAME)
                 if name is not None:
                     steps.append(self._named(name[0]))
@@ -208,8 +208,8 @@ class JsonPath:
         def take(values: list[Any]) -> list[Any]:
             items = _everything(values)
             if items:
-                # A field that no item has is an error, because a misspelled name would otherwise select
-                # nothing.
+                # Raise JsonPathError for a field that no item has, because a misspelled name would otherwise
+                # select nothing.
                 for operand in (left, right):
                     if isinstance(operand, _Path) and not operand.from_root:
                         _walk(operand, items)
@@ -233,7 +233,7 @@ class JsonPath:
             self._fail(f"{word[0]!r} is no value: write @.{word[0]} for a field, or quotes around a text")
         return self._fail("expected a field such as @.name, a number or a text in quotes")
 
-    # --- steps ---
+    # --- steps of a path ---
 
     def _named(self, text: str) -> _Step:
         name, before, at = re.sub(r"\\(.)", r"\1", text), self._at - len(text), self._at
@@ -280,7 +280,7 @@ class JsonPath:
         )
         return printable(f"{where}: there is no field {name!r}; {shown}", 1_000)
 
-    # --- text ---
+    # --- characters of the template ---
 
     def _skip_space(self) -> None:
         self._accept(_SPACE)
@@ -334,7 +334,7 @@ def _text(value: Any) -> str:
 
 
 def _everything(values: list[Any]) -> list[Any]:
-    """Return all elements of the lists and all values of the objects."""
+    """Return all elements of the lists and all values of the objects in `values`."""
     found: list[Any] = []
     for each in values:
         if isinstance(each, Mapping):
@@ -358,8 +358,9 @@ def _walk(path: _Path, values: list[Any]) -> None:
 
 
 def _holds(left: Any, word: str, right: Any, item: Any) -> bool:
-    """Return whether the comparison holds for an item. It never holds if the item lacks the field, or if the
-    two values have different types.
+    """Return whether a filter accepts an item. If `word` is empty, the item must have the field `left`. If
+    `word` is an operator such as `>`, the comparison must hold; it does not hold if the item lacks the field,
+    or if the operator cannot compare values of these types.
     """
     try:
         sides = [side.values(item, item) if isinstance(side, _Path) else [side] for side in (left, right)]

@@ -83,7 +83,7 @@ class RowChoice:
             raise CommandError(f"--sort: {self.sort!r} is not a key", f"Keys are {', '.join(keys)}.")
         get = keys[word]
         known = sorted((row for row in rows if get(row) is not None), key=get, reverse=self.sort[0] == "-")
-        # Rows without a value come last in both orders.
+        # Put rows without a value last, in ascending and in descending order.
         ordered = (*known, *(row for row in rows if get(row) is None))
         return ordered, _with_rows(body, rows, ordered)
 
@@ -101,7 +101,7 @@ def list_command(command: Callable[..., int] | None = None, *, sort: bool = True
     assert command is not None
     own = list(inspect.signature(command, eval_str=True).parameters.values())
     added = [parameter(*each) for each in _OPTIONS if sort or each[0] != "sort"]
-    # Put --output behind the added options, because all commands show --output last.
+    # Put --output behind the added options, because the help of all commands shows --output last.
     order = [*own[:-1], *added, own[-1]]
 
     def wrapper(**arguments: Any) -> int:
@@ -124,8 +124,8 @@ def list_command(command: Callable[..., int] | None = None, *, sort: bool = True
 
 
 class _Page(io.StringIO):
-    """Collects the output of a command. `isatty` and `fileno` answer for `stream`, so that the command
-    formats its output for that terminal.
+    """Collects the output of a command. `isatty` and `fileno` return those of `stream`, so that the command
+    formats its output for the terminal of `stream`.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -163,7 +163,9 @@ def _watch(show: Callable[[], int], interval: float, output: Format) -> int:
 
 
 def _keys(table: Table[Any]) -> dict[str, Callable[[Any], Any]]:
-    """Return for each key of --sort the function that returns the value of a row: the columns of -o csv."""
+    """Return a dict from each key of --sort (the columns of -o csv) to the function that returns the value of
+    a row for this key.
+    """
     if table.kind is None:
         titles = {column.title.lower(): column.text for column in table.columns if column.title}
         return {title.replace("-", "_").replace(" ", "_"): text for title, text in titles.items()}
@@ -171,8 +173,8 @@ def _keys(table: Table[Any]) -> dict[str, Callable[[Any], Any]]:
 
 
 def _sortable(get: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a function that returns the value of a row in a form that can be compared. Lists are compared by
-    their lengths.
+    """Return a function like `get` whose values can be compared. In place of a list, it returns the length of
+    the list.
     """
 
     def value(row: Any) -> Any:

@@ -15,8 +15,9 @@ from wire.text import printable
 
 WIDTH, LEFT, RIGHT, TOP = 1040.0, 110.0, 12.0, 12.0
 LANE, GAP, CURVE = 9.0, 6.0, 60.0
-"""The heights, in units of the image, of the lane of one GPU, of the space between two nodes, and of the
-curve of free GPUs."""
+"""Heights in units of the image: the lane of one GPU, the space between two nodes, and the curve of free
+GPUs.
+"""
 LANES = 16
 """The most lanes (lines of the image, one for each GPU) of a node. Jobs on further GPUs share the last
 lane.
@@ -138,7 +139,9 @@ def _curve(plan: Plan, x: Scale, y: Scale) -> Markup:
 
 
 def _ticks(plan: Plan) -> list[tuple[float, str]]:
-    """Return at most ten ticks at round local times, such as 14:00 or, over several days, Thu 06:00."""
+    """Return about ten ticks or fewer, as (time, label), at round local times such as 14:00; for a plan
+    longer than a day, such as Thu 06:00.
+    """
     step = next((step for step in TIME_STEPS if plan.horizon_s / step <= 10), TIME_STEPS[-1])
     offset = _local(plan.now).utcoffset()
     shift = offset.total_seconds() if offset is not None else 0.0

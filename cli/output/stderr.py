@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def print_error(message: str, hint: str = "", code: int = 0) -> int:
-    """Print an error message and a hint about the remedy. Return the exit code."""
+    """Print an error message and a hint about the remedy. Return `code`, the exit code."""
     lines = [f"corral: {_safe(message)}"] + [f"  {_safe(line)}" for line in hint.splitlines()]
     print("\n".join(lines), file=sys.stderr)
     return code
 
 
 def print_refusal(problem: Problem) -> int:
-    """Print an error that the controller reports. Return the exit code."""
+    """Print an error that the controller reports. Return the exit code for this error."""
     if problem.where == "Authorization":
         hint = "Set CORRAL_TOKEN to the content of the controller's <state_dir>/token."
         return print_error(problem.message, hint, exit_codes.of_problem(problem))

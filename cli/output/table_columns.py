@@ -47,7 +47,7 @@ def clock(at: float | None, now: float | None = None) -> str:
 
 
 def elapsed(job: JobView, now: float | None = None) -> str:
-    """Return the time that the job has waited; for a started job, the time that it has run."""
+    """Return as text how long the job has waited; for a started job, how long its last attempt has run."""
     moment = time.time() if now is None else now
     if job.started_at is not None:
         return duration((job.ended_at or moment) - job.started_at)
@@ -55,7 +55,7 @@ def elapsed(job: JobView, now: float | None = None) -> str:
 
 
 def nodes_or_reason(job: JobView) -> str:
-    """Return the nodes of the job, or the reason why it has no nodes."""
+    """Return the nodes that a job holds as text; for a job that holds no nodes, the reason of its state."""
     if job.held and not job.state.terminal:
         nodes = ",".join(
             f"{part.node} (silent)" if part.node in job.silent else part.node for part in job.held
@@ -127,7 +127,7 @@ def _place(of_queue: QueuePlace | None) -> str:
 
 
 def _starts(of_queue: QueuePlace | None, now: float | None) -> str:
-    """Return the expected start without seconds, because the expected start is a forecast."""
+    """Return the expected start as text, without seconds, because the expected start is a forecast."""
     if of_queue is None or of_queue.starts_at is None:
         return ""
     return f"≈ {clock(of_queue.starts_at, now).rpartition(':')[0]}"
@@ -205,7 +205,7 @@ def _read(gpu: GpuView, text: str) -> str:
 
 
 def ecc(gpu: GpuView) -> str:
-    """Return the numbers of corrected and of uncorrected memory errors since the driver was loaded."""
+    """Return the corrected and uncorrected memory errors since the driver was loaded, such as 3/0."""
     return f"{gpu.ecc_corrected}/{gpu.ecc_uncorrected}"
 
 
@@ -215,7 +215,7 @@ def idle(gpu: GpuView) -> str:
 
 
 def nvlink(gpu: GpuView) -> str:
-    """Return the number of active NVLink links, and the number of all links."""
+    """Return the number of active NVLink links and the number of all links, such as 5/6."""
     return f"{gpu.links_up}/{gpu.links_there}" if gpu.links_there else "-"
 
 
@@ -275,8 +275,8 @@ def _well(gpu: GpuView) -> bool:
 
 
 def _gpus_used(node: NodeView) -> str:
-    """Return the number of GPUs in use and the number of all GPUs. An unhealthy GPU counts as used only if a
-    job holds it.
+    """Return the number of GPUs in use and the number of all GPUs, such as 6/8. An unhealthy GPU counts as
+    used only if a job holds the GPU.
     """
     used = sum(WHOLE_GPU - gpu.free_milli for gpu in node.gpus if gpu.jobs or _well(gpu)) / WHOLE_GPU
     return f"{gpus_text(round(used, 3))}/{len(node.gpus)}"

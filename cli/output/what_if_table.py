@@ -17,13 +17,11 @@ from wire.text import duration
 DryRun = Annotated[
     bool, switch("--dry-run", "Change nothing. Only show which jobs would start earlier and which later.")
 ]
-"""The flag --dry-run of commands that change the cluster. With this flag, a command changes nothing and shows
-the effect that the change would have.
-"""
+"""The flag --dry-run of commands that change the cluster."""
 
 SHOWN = 10
-"""The most jobs in each of two lists: jobs that would start later, and jobs that would start earlier. -o json
-shows more jobs.
+"""The most jobs of each kind that are shown: jobs that would start later, jobs that would start earlier,
+preempted jobs, and jobs that would be moved or ended. -o json shows more jobs.
 """
 
 
@@ -70,8 +68,8 @@ def summarise(answer: WhatIfAnswer) -> None:
 
 
 def _worst_and_best(answer: WhatIfAnswer, limit: int) -> list[Shift]:
-    """Return three groups of jobs: jobs that the change would submit, at most `limit` jobs with the largest
-    delays, and at most `limit` jobs whose start becomes earlier by the longest times.
+    """Return at most twice `limit` jobs that the change would submit, then at most `limit` jobs with the
+    largest delays, then at most `limit` jobs whose start becomes earlier by the longest times.
     """
     new = [shift for shift in answer.shifts if shift.new]
     moved = [shift for shift in answer.shifts if not shift.new]

@@ -15,7 +15,7 @@ _WORDS = frozenset(("true", "false", "yes", "no", "on", "off", "y", "n", "null")
 
 
 def yaml_lines(data: Any) -> Iterator[str]:
-    """Yield the lines of a YAML document. Example: [{"job": 7}] gives `- job: 7`."""
+    """Yield the lines of a YAML document with this data. Example: [{"job": 7}] gives `- job: 7`."""
     if isinstance(data, dict) and data:
         for key, value in data.items():
             inner = isinstance(value, dict | list) and value

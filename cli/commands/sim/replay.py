@@ -71,13 +71,13 @@ def replay(
     """Replay a controller's journal under another scheduler.toml, and show which jobs would have waited
     longer or shorter.
 
-    The scheduler gets every recorded input at its recorded time: submits, cancels, holds, drains, lost and
-    returning nodes. Each job runs as long as in reality. The journal is only read; its controller may be
-    running. Under the same scheduler.toml, the replay repeats the recorded decisions.
+    The scheduler gets every recorded input at its recorded time: submits, cancels, holds, drains, and nodes
+    that were lost or came back. Each job runs as long as in reality. The journal is only read; its controller
+    may be running. Under the same scheduler.toml, the replay repeats the recorded decisions.
 
-    The recorded and the replayed run both end where the journal ends. For a job that was cancelled, was lost
-    or is still running, the full run time is unknown. In the replay such a job is cancelled at the recorded
-    time, or ends after its recorded run time.
+    The recorded and the replayed run both end where the journal ends. The full run time of a job is unknown
+    if the job was cancelled, was lost or is still running. In the replay, a cancelled job is cancelled at the
+    recorded time. A lost or still running job ends after its recorded run time.
     """
     with refusals():
         from controller.config import load

@@ -128,8 +128,9 @@ def run(
 
     --pool or --nodes sets the simulated cluster. Without these options, the cluster has the nodes of
     --config. Without --config, an SWF log gets a cluster with the number of processors in its header, and any
-    other log the nodes of the scheduler.toml that the controller would read. A job of an SWF log gets its
-    processors on as few nodes as possible, with the same number on each node, rounded up.
+    other log the nodes of the scheduler.toml that the controller would read. A job of an SWF log runs on the
+    fewest nodes that have its number of processors. It gets the same number of CPUs on each of these nodes,
+    rounded up.
 
     A log in CSV begins with a heading; a log in JSON has one object per line. Each job has submit and
     duration in seconds, and may have estimate, user, gpus, nodes, cpu, memory, model, priority, begin,
@@ -212,8 +213,8 @@ def simulate(
 
 
 def _show_story(output: Format, outcomes: Sequence[RunResult]) -> None:
-    """Print the outcome of each line of the story. Policies with the same outcomes share one table. For other
-    formats than a table, print nothing, because JSON and YAML have the outcomes in the results.
+    """Print a table with the outcome of each line of the story. Policies with the same outcomes share one
+    table. In any other format, print nothing, because the results in JSON and YAML contain the outcomes.
     """
     if output not in (Format.TABLE, Format.WIDE):
         return
@@ -244,8 +245,8 @@ def _outcomes(tasks: Sequence[RunTask]) -> list[RunResult]:
 
 @contextmanager
 def _jobs_files(path: Path | None, policies: Sequence[Policy]) -> Iterator[list[TextIO]]:
-    """Open the files for the start times of jobs: one file for a single policy, otherwise one for each
-    policy.
+    """Open the files for the start times of jobs: one file for each policy. With several policies, the name
+    of each file contains the name of its policy.
     """
     with ExitStack() as stack:
         several = len(policies) > 1

@@ -10,7 +10,9 @@ Facts = list[tuple[str, str]]
 
 
 SHOWN = 400
-"""The most characters of a job's command that are shown. -o json shows the whole command."""
+"""The most characters that are shown of a long text, such as a job's command. -o json shows the whole
+text.
+"""
 
 
 def text_lines(*texts: object) -> str:
@@ -18,5 +20,5 @@ def text_lines(*texts: object) -> str:
 
 
 def pairs_text(pairs: Mapping[str, str]) -> str:
-    # Replace newlines, because a newline in a value would look like the start of another variable.
+    # Replace newlines in values, because the next line would look like another variable or label.
     return "\n".join(f"{key}={value}".replace("\n", "\ufffd") for key, value in pairs.items())

@@ -51,7 +51,7 @@ def of_job(detail: JobDetail) -> Facts:
         ("gpus idle", f"since {clock(job.idle_since)}" if job.idle_since else ""),
         ("may be idle", _kept(job)),
     ]
-    # Leave out the job's name and scheduler profile, because earlier lines show them already.
+    # Leave out the job's name and scheduler profile, because `facts` contains both already.
     return facts + [fact for fact in of_spec(detail.spec) if fact[0] not in ("name", "profile")]
 
 
@@ -85,7 +85,7 @@ def of_prediction(predicted_s: float | None, job: JobView, planned_s: float | No
 
 
 def of_failure(failure: Failure | None) -> str:
-    """Return the class of a failure with its remedy; empty if there is no failure."""
+    """Return the failure class, its sentence and its remedy as text; empty if `failure` is None."""
     if failure is None:
         return ""
     first = f"{failure.name}: {failure.sentence}" if failure.sentence else failure.name
@@ -109,9 +109,9 @@ def _waits(job: JobView) -> bool:
 
 
 def of_quality(job: JobView) -> str:
-    """Return the score of the job's placement as text. GPUs on one cluster node score 100 points, GPUs on
-    several nodes 50. If all GPUs are on one NUMA node, 30 points are added. If NVLink connects all GPUs, 20
-    points are added.
+    """Return the score of the job's placement with its meaning, such as `150: one NUMA node, linked`. A
+    placement on one cluster node has 100 points, on several nodes 50. All GPUs on one NUMA node add 30
+    points, and NVLink between all GPUs adds 20 points.
     """
     if job.quality is None:
         return ""
@@ -125,7 +125,9 @@ def of_quality(job: JobView) -> str:
 
 
 def line_of(job: JobView, *, limit: bool = False) -> str:
-    """Return one line with the state of the job and its reason; with `limit` also with the time limit."""
+    """Return one line with the state of the job and the reason of this state. With `limit`, add the time
+    limit.
+    """
     reason = job.detail or job.reason.value.replace("_", " ")
     parts = [f"job {job.label}: {job.state.value}", reason]
     if limit:
@@ -160,7 +162,9 @@ def _kept(job: JobView) -> str:
 
 
 def _gpu_use(job: JobView) -> str:
-    """Return the GPU-hours of all ended attempts, and the GPU load of the last attempt."""
+    """Return a text with the GPU-hours of all ended attempts, and with the GPU load, the GPU memory and the
+    energy of the last attempt.
+    """
     running = job.state is JobState.RUNNING
     parts = []
     if job.gpu_hours:
@@ -173,7 +177,7 @@ def _gpu_use(job: JobView) -> str:
 
 
 def _cpu_use(job: JobView) -> str:
-    """Return the CPU time and the memory of the last attempt."""
+    """Return a text with the CPU time and the memory of the last attempt; empty without measurements."""
     use = job.host_use
     if use is None:
         return ""

@@ -16,8 +16,8 @@ from wire.text import counted, decimal, duration, memory, printable
 
 
 def of_spec(spec: JobSpec) -> Facts:
-    """Return the requested resources and options of a job, each with its heading. Options without a line of
-    their own follow at the end, if the table of job options has a heading for them.
+    """Return the requested resources and options of a job, each with its heading. The options that have a
+    `title` in the table of job options come last.
     """
     command = shlex.join(spec.command)
     models = f" of {' or '.join(spec.gpu_models)}" if spec.gpu_models else ""
@@ -85,8 +85,8 @@ def _liveness(spec: JobSpec) -> str:
 
 
 def _amount(spec: JobSpec, field: str, as_text: Callable[[int], str], limit: int | None) -> str:
-    """Return the requested CPUs or memory per node (`field`) as text, with the limit up to which the job may
-    use idle resources. If the user did not request an amount, add the source of the default value.
+    """Return the requested CPUs or memory per node (`field`) as text. Add `limit`, the amount up to which the
+    job may use idle resources, and for a default amount its source, such as the queue.
     """
     value, source = getattr(spec, field), spec.by_default.get(field, "")
     if not value:

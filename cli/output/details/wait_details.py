@@ -1,4 +1,6 @@
-"""Describes why a job waits: its position, its points, the nodes, and the jobs that it preempts later."""
+"""Describes why a job waits: its position and points in the queue, the rejected nodes, and the jobs that it
+will preempt.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ SHOWN_VICTIMS = 8
 
 
 def of_why(why: Why) -> str:
-    """Return the reason why a job waits, its position in the queue, and how many nodes each filter
-    rejects.
+    """Return lines with the reason why a job waits, its position and its points in the queue, and how many
+    nodes each filter rejects.
     """
     lines = [why.sentence, *map(printable, why.notes)]
     if why.position is not None:
@@ -30,15 +32,15 @@ def of_why(why: Why) -> str:
     lines += [
         f"{counted(loss.lost, 'node')}: {text}"
         for loss in why.losses
-        # With only one cause, leave out the list of nodes, because the sentence already names them.
+        # Leave out a cause if `why.sentence` already ends with this cause and its nodes.
         if not why.sentence.endswith(text := f"{loss.message} ({', '.join(loss.examples)})")
     ]
     return "\n".join(line for line in lines if line)
 
 
 def of_node_scores(why: Why) -> str:
-    """Return a line for each of the best nodes of a waiting job, with the points of the node in total and
-    from each scorer.
+    """Return a line for each of the best nodes for a waiting job, with the total points of the node and the
+    points from each scorer.
     """
     lines = [] if not why.nodes or why.nodes[0].fits else ["it fits on no node now; these could hold it:"]
     lines += [
@@ -59,8 +61,8 @@ def of_ahead(why: Why) -> str:
 
 
 def of_preemption(answer: Explanation) -> str:
-    """Return lines about preemption for a waiting job: why it preempts no job now, and which running jobs it
-    will preempt later.
+    """Return lines about preemption: why the waiting job preempts no job now, and which running jobs it will
+    preempt later.
     """
     lines = [f"no job now: {printable(answer.no_preemption, SHOWN)}"] if answer.no_preemption else []
     if answer.makes_room and answer.victims:

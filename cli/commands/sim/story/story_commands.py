@@ -1,4 +1,4 @@
-"""Converts a command of a story to inputs of the engine. The parser of the command line reads the words.
+"""Converts a command of a story to inputs of the engine. The parser of the command line parses the command.
 
 A corral command has the same effect on the simulated cluster as on a real cluster. Four more commands stand
 for events that no operator causes: `crash`, `disconnect`, `connect` and `restart`.
@@ -40,7 +40,7 @@ CPUS = 64
 Params = Mapping[str, Any]
 
 Named = tuple[str, str]
-"""A kind of object (NODE, SERVICE or RESERVATION) and a name."""
+"""The kind (NODE, SERVICE or RESERVATION) and the name of an object."""
 NODE, SERVICE, RESERVATION = "node", "service", "reservation"
 
 events = application("Events that happen to a simulated cluster.")
@@ -48,15 +48,15 @@ events = application("Events that happen to a simulated cluster.")
 
 @dataclass(frozen=True)
 class ReadCommand:
-    """A command of a story, with the names that can be checked before the run."""
+    """A parsed command of a story, with the names of nodes, services, reservations and jobs in it."""
 
     command: StoryCommand
     named: tuple[Named, ...] = ()
-    """Nodes, services and reservations that must exist."""
+    """Nodes, services and reservations that must exist before the command."""
     added: frozenset[Named] = frozenset()
     """Nodes, services and reservations that the command adds."""
     jobs: tuple[str, ...] = ()
-    """The words of the command that select jobs."""
+    """Job selections in the command, such as 12, 12_3 or user:ada."""
 
 
 @events.command(epilog=examples("day 4 11:30  crash gpu03", "day 4 11:30  crash --select rack=r2"))
@@ -78,7 +78,7 @@ def disconnect(names: NamesOrNone = [], select: Select = []) -> int:  # noqa: B0
 
 @events.command(epilog=examples("day 4 14:00  connect gpu03"))
 def connect(names: NamesOrNone = [], select: Select = []) -> int:  # noqa: B006 - never changed
-    """Let the agents of nodes that have crashed or lost the connection connect again."""
+    """Let the agents of these nodes connect to the controller again, after `crash` or `disconnect`."""
     raise AssertionError((names, select))
 
 
@@ -301,8 +301,8 @@ def _scale_service(params: Params) -> ReadCommand:
 
 
 def _give(kind: Callable[..., Any], *values: Any, named: str = "") -> ReadCommand:
-    """Return a command that has one input for the engine. If `named` is a kind of object, the first of
-    `values` is the name of an object that must exist.
+    """Return a command with the engine input `kind(*values, ADMIN)`. `named` is NODE, SERVICE or RESERVATION
+    if the first of `values` is the name of such an object, which must exist.
     """
     from controller.sim.story.commands import ADMIN, Give
 
@@ -310,7 +310,7 @@ def _give(kind: Callable[..., Any], *values: Any, named: str = "") -> ReadComman
 
 
 def _group(kind: type[Any], params: Params) -> Any:
-    """Return the flag group of a command with the values that the parser has read."""
+    """Return an object of the flag group `kind`, such as ShareFlags, with the values in `params`."""
     return kind(**{each.name: params[each.name] for each in fields(kind)})
 
 
@@ -373,4 +373,4 @@ _COMMANDS: Mapping[tuple[str, ...], Callable[[Params], ReadCommand]] = {
     ("connect",): _connect,
     ("restart",): _restart,
 }
-"""The commands of stories, and the functions that convert their parameters."""
+"""For each command of stories, by its words: the function that makes a ReadCommand from its parameters."""

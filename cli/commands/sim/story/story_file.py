@@ -8,9 +8,9 @@ A line is a time and a command, in the words of the command line of corral:
 
 Algorithm of `read_story`
 1. Split each line into its time and its command. A time is `day N HH:MM`, counted from midnight before the
-   first submit, or any time that options such as --start accept: 18:00, +30m or 2030-05-01T08:00. 18:00 and
-   +30m count from the time of the line above. A line without a time must begin with a space or a tab, and has
-   the time of the line above.
+   first submit, or any time that options such as --start accept: 18:00, +30m or 2030-05-01T08:00. 18:00 means
+   the next 18:00 after the time of the line above, and +30m means 30 minutes after that time. A line without
+   a time must begin with a space or a tab, and has the time of the line above.
 2. Parse the command with the parser of the command line (story_commands.py). Relative times in the command
    count from the time of the line.
 3. Check the names of nodes, services and reservations, and the ids of jobs. Names and ids that are only known
@@ -60,11 +60,11 @@ class StoryFacts:
     zone: tzinfo
     named: set[Named]
     configured: bool
-    """Whether the simulated nodes are the nodes of the scheduler.toml."""
+    """Whether the simulated nodes are the nodes of scheduler.toml."""
     jobs: Mapping[int, TraceJob] = field(default_factory=dict)
 
     def names(self, kind: str) -> list[str]:
-        """Return the sorted names of all nodes, services or reservations."""
+        """Return the sorted names of all objects of this kind: NODE, SERVICE or RESERVATION."""
         return sorted(name for each, name in self.named if each == kind)
 
 
@@ -91,7 +91,7 @@ def read_story(path: Path, facts: StoryFacts) -> tuple[StoryStep, ...]:
 
 
 def story_of(lines: Iterable[str], name: str, facts: StoryFacts) -> tuple[StoryStep, ...]:
-    """Return the steps of the story with these lines. Errors name the story by `name`."""
+    """Return the steps of the story with these lines. `name` is the name of the story in errors."""
     from controller.config import ConfigRefused
     from controller.sim.errors import SimulationRefused
     from controller.sim.story.story import StoryStep
@@ -148,7 +148,9 @@ def _command(words: list[str], facts: StoryFacts) -> StoryCommand:
 
 
 def _check_jobs(word: str, facts: StoryFacts) -> None:
-    """Raise CommandError if the word can select no job of the log."""
+    """Raise CommandError if the job selection `word`, such as 12, 12_3 or user:ada, matches no job of the
+    log.
+    """
     from wire.api.job_selection import ArrayElements, InvalidSelection, JobLabel, JobsOf, parse_selection
 
     try:
@@ -161,7 +163,8 @@ def _check_jobs(word: str, facts: StoryFacts) -> None:
             number = int(text.partition("_")[0])
         case ArrayElements(array, _):
             number = array
-        # Leave out the replicas of services, because the job log does not contain them.
+        # Check a selection by user, project or name only in a story without services, because the selection
+        # may match replicas of services, which are not in the job log.
         case JobsOf() if not facts.names(SERVICE):
             jobs = facts.jobs.values()
             if not any(selection.matches(job.user, job.spec.project, job.spec.name) for job in jobs):
@@ -186,8 +189,8 @@ def _few(names: list[str]) -> str:
 def _time(line: str, midnight: datetime, before_s: float | None, zone: tzinfo) -> tuple[float, str]:
     """Return the time of a line in seconds since 1970, and the command after the time.
 
-    `midnight` is the last midnight before the first submit. `before_s` is the time of the line above; None
-    for the first line.
+    `midnight` is the beginning of day 1, the day of the first submit. `before_s` is the time of the line
+    above; None for the first line.
     """
     text = line.strip()
     day = _DAY.fullmatch(text)
