@@ -194,9 +194,9 @@ class AttemptStates:
     # --- orders of the controller ---
 
     def start(self, order: Start, now: float) -> list[AttemptAction]:
-        """Record an attempt, and launch it when all older attempts of its job have ended. If this attempt is
-        already recorded, only report its state. If a newer attempt of the job is recorded, refuse this
-        attempt.
+        """Record an attempt, and launch this attempt when all older attempts of its job have ended. If this
+        attempt is already recorded, only report its state. If a newer attempt of the job is recorded, refuse
+        this attempt.
         """
         key = (order.job, order.attempt)
         if key in self._known:
@@ -265,7 +265,7 @@ class AttemptStates:
     def settle(self, settle: Settle) -> list[AttemptAction]:
         """Mark an ended attempt as settled, because the controller has stored the end of the attempt. If more
         than `keep` attempts (an argument of the constructor) are then settled, delete the logs and the record
-        of the oldest one.
+        of the oldest settled attempt.
         """
         key = (settle.job, settle.attempt)
         attempt = self._known.get(key)

@@ -77,8 +77,8 @@ def checkpoint_to_resume(launch: LaunchSpec, named: str) -> str:
 
 
 def _call_as_user(launch: LaunchSpec, function: Callable[[], str]) -> bytes:
-    """Call `function` in a child process that runs as the job's user, and return its result. If the child
-    fails or does not answer in time, return an empty result.
+    """Call `function` in a child process that runs as the job's user, and return the text that `function`
+    returns. If the child fails or does not answer in time, return an empty text.
     """
     try:
         pid, answer = fork_with_pipe(partial(_call_in_child, launch, function))

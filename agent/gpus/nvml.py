@@ -58,8 +58,9 @@ class NvmlMissing(GpusUnknown):
 
 @dataclass(frozen=True)
 class PendingLaunch:
-    """An attempt whose launch waits until the GPUs in `uuids` are clean. When these GPUs are clean, `then` is
-    called with an empty string. If the launch must fail, `then` is called with the reason.
+    """A launch, or a check after the end of a job, that waits until the GPUs in `uuids` are clean. When these
+    GPUs are clean, `then` is called with an empty string. If they are not clean in time, `then` is called
+    with the reason.
     """
 
     uuids: tuple[str, ...]
@@ -117,8 +118,8 @@ class NvmlGpus:
         self._held_before: set[str] = set()
         self._ordered: dict[str, int] = {}
         self._checking: dict[str, int] = {}
-        """For each GPU, `_ordered` has the number of the last ordered check or reset, and `_checking` the
-        number of the check that runs now.
+        """Dicts from the UUID of a GPU to a consecutive number. `_ordered` has the number of the last ordered
+        check or reset, and `_checking` the number of the check that runs now.
         """
         self._resetting = ""
         self._round: dict[str, dict[str, Any]] = {}

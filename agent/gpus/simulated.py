@@ -103,8 +103,8 @@ class SimulatedGpus:
         self._read(loop, holders, send)
 
     def wait_until_clean(self, uuids: Sequence[str], then: ReasonCallback) -> None:  # noqa: ARG002
-        """Call `then` with an empty string at once, because a simulated GPU never has foreign processes or
-        used memory of ended jobs.
+        """Call `then` with an empty string at once, because a simulated GPU never has processes outside of
+        jobs or used memory of ended jobs.
         """
         then("")
 

@@ -32,7 +32,7 @@ and does not count.
 @dataclass
 class UsageSums:
     """Accumulated GPU usage of one attempt: seconds at each percent of utilisation, peak memory in MiB,
-    energy in Wh.
+    energy in Wh. Seconds and energy of a GPU count in proportion to the attempt's part of this GPU.
     """
 
     seconds: list[float] = field(default_factory=lambda: [0.0] * 101)

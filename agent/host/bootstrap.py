@@ -1,9 +1,9 @@
 """Installs the agent's zipapp (a zip file that Python runs) on a host if the zipapp is missing, and then
 replaces this program by the agent.
 
-The controller sends the text of trusted_paths.py and of this file to a Python on the host that has no
-other modules of Corral (controller/nodes/agent/zipapp.py). Each answer to the controller is a line that
-begins with a random word, because the login shell may print other lines.
+The controller sends the text of trusted_paths.py and of this file to a Python process on the host
+(controller/nodes/agent/zipapp.py). This process has no other modules of Corral. Each answer to the controller
+is a line that begins with a random word, because the login shell may print other lines.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Sequence
 from wire.trusted_paths import UntrustedPath, open_directory, open_file
 
 KEPT = 5
-"""The number of versions of the zipapp that are kept on the host. If the controller is set back to a kept
-version, the zipapp need not be sent again.
+"""The number of versions of the zipapp that are kept on the host. If the controller is downgraded to one of
+these versions, the zipapp need not be sent again.
 """
 _STALE_S = 3_600.0
 

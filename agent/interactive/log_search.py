@@ -46,8 +46,8 @@ class LogSearch:
        back finds the last match that begins before this byte.
     3. Neighbouring blocks overlap by the length of the text minus one byte. Therefore a match that lies in
        two blocks is found, and is found only once.
-    4. A search forward without a match ends at the end of the log, and a search back at the beginning. Each
-       search ends after it has read MOST_BYTES.
+    4. A search forward without a match ends at the end of the log, and a search back at the beginning. Any
+       search ends when it has read MOST_BYTES.
     5. If the text has no capital letter (ASCII), capital letters in the log match too.
 
     The text is not a regular expression, because some regular expressions take exponential time and would

@@ -174,7 +174,8 @@ class ContainerRuntime:
 
     def _pass_on(self, launch: LaunchSpec, passed_on: set[str]) -> None:
         """Copy the variables in `passed_on` and the variables of each task to names with the prefix
-        APPTAINERENV_, because apptainer passes only variables with this prefix into the container.
+        APPTAINERENV_ (for singularity: SINGULARITYENV_), because only variables with this prefix are passed
+        into the container.
         """
         prefix = f"{self.kind.upper()}ENV_"
         launch.env.update(

@@ -3,9 +3,9 @@
 All scratch directories of an agent are in one root directory. The root is in a directory in which all users
 can write (/var/tmp). Therefore trusted_paths.py opens the root and checks that no user has replaced the root.
 
-Only the job's user can read the directory of an attempt. Repeated scans measure its size, so the measured
-size may be some seconds old, and deleted files that are still open do not count. File system quotas are not
-used.
+Only the job's user can read the directory of an attempt. Repeated scans measure the size of this directory,
+so the measured size may be some seconds old, and deleted files that are still open do not count. File system
+quotas are not used.
 """
 
 from __future__ import annotations
@@ -21,9 +21,7 @@ from wire.trusted_paths import UntrustedPath
 
 DEFAULT_PARENT = "/var/tmp"  # noqa: S108 - on disk, kept across reboots; users cannot write to the root
 RESERVED_PART = 20
-"""The divisor for the part of the file system (1/20) that stays free for the host. If --scratch sets the
-amount of scratch, this divisor is not used.
-"""
+"""1/RESERVED_PART of the file system stays free for the host, unless --scratch sets the amount of scratch."""
 ENTRIES_PER_STEP = 2_000
 """The number of directory entries that are measured in one step. Steps are short, so that the supervisor
 reacts to signals between them.

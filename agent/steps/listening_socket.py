@@ -14,7 +14,7 @@ from wire import trusted_paths
 
 _OLD_S = 3_600.0
 """An unused socket is removed this many seconds after it was created. A socket is unused if no process
-listens on it. Before that time another agent of the same node may start, and srun waits for this agent.
+listens on it. Until then, srun waits for another agent of the same node, which may start.
 """
 
 

@@ -36,8 +36,8 @@ _KILLED = "the process of Corral that ran the task on its node was killed"
 
 @dataclass
 class _Host:
-    """The connection to the task host of an attempt. `requests` has the numbers of its tasks in messages of
-    the controller. `launch` is the launch spec of one of its tasks.
+    """The connection to the task host of an attempt. `requests` has the numbers by which messages of the
+    controller name its tasks. `launch` is the launch spec of one of its tasks.
     """
 
     key: AttemptKey

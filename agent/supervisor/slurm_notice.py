@@ -1,4 +1,6 @@
-"""Writes the line of slurmstepd to the output file of a batch job that is cancelled or reaches its limit."""
+"""Writes the line that slurmstepd would write to the output file of an sbatch job that is cancelled,
+preempted or requeued, or reaches its time limit.
+"""
 
 from __future__ import annotations
 

@@ -67,8 +67,9 @@ def host_variables(cluster_name: str, gpus: list[int]) -> dict[str, str]:
 
 
 def task_variables(order: Start) -> list[dict[str, str]]:
-    """Return a dict of variables such as RANK for each task of this node. For a job with a single task the
-    dict is empty, because a launcher such as torchrun would wait for further tasks if RANK were set.
+    """Return one dict for each task of this node, with the variables that only this task gets, such as RANK.
+    For a job with a single task the dict is empty, because a launcher such as torchrun would wait for other
+    tasks if RANK were set.
     """
     size = order.tasks * order.nodes
     if size == 1:
