@@ -41,7 +41,8 @@ def explain(job: Job, within: Within = None, output: Output = Format.TABLE) -> i
 
     A line with "now" at its beginning shows a command that would start the job at once. The controller has
     tried the command on a copy of the cluster's state, so the answer is valid until a job or a node changes.
-    Only operators can use 'corral job preempt' and 'corral nodes resume'.
+    Two of the commands that may be shown are for operators only: 'corral job preempt' and 'corral nodes
+    resume'.
     """
     client = Client()
     answer = client.explain(select_one(client, job).id, within_s=within)

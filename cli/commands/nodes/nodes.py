@@ -225,8 +225,8 @@ def has_labels(labels: Mapping[str, str], wanted: Iterable[tuple[str, str]]) -> 
 
 
 def node_and_gpu(name: str) -> tuple[str, str | None]:
-    """Return the node and the GPU of a name: `gpu01` (no GPU), `gpu01:3`, or `gpu01:2:1` (MIG instance 1 of
-    GPU 2).
+    """Return the name of the node, and the number of the GPU or None, from a text such as `gpu01` (no GPU),
+    `gpu01:3`, or `gpu01:2:1` (MIG instance 1 of GPU 2).
     """
     node, colon, gpu = name.partition(":")
     if not colon:

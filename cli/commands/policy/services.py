@@ -82,10 +82,10 @@ def show(name: Name, output: Output = Format.TABLE) -> int:
 
 @app.command(epilog=examples("corral service restart web"))
 def restart(name: Name, output: Output = Format.TABLE) -> int:
-    """Restart all replicas of a service, one after the other.
+    """Restart all replicas of a service, a few at a time.
 
-    The next replica is restarted when the previous one is ready. During the restart, at most max_unavailable
-    replicas of the service are unready.
+    During the restart, at most max_unavailable replicas of the service are unready. If max_unavailable is 0,
+    a new replica starts before an old one ends.
     """
     return _print_order(Client().restart_service(name), "its replicas restart one after the other", output)
 

@@ -8,8 +8,8 @@ from wire.text import decimal, duration
 
 
 def fairness_table(by: str) -> Table[FairnessRow]:
-    """Return the table with two figures for each project or user: its used GPU-hours, and the GPU-hours to
-    which it was entitled.
+    """Return the table of the fairness report. Each line has the GPU-hours that a project or user used, the
+    GPU-hours to which it was entitled, and the waits of its jobs. `by` is the title of the first column.
     """
     return Table(
         [

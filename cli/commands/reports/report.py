@@ -144,7 +144,7 @@ def estimates(output: Output = Format.TABLE) -> int:
 @list_command
 def starts(output: Output = Format.TABLE) -> int:
     """Show by how much estimated start times differed from the real start times, for three kinds of
-    estimates: reservations of backfill, forecasts from time limits, and forecasts from predicted run times.
+    estimates: backfill reservations, forecasts from time limits, and forecasts from predicted run times.
     """
     body = Client().estimates()
     starts_table().show(output, body.starts, body)

@@ -82,7 +82,9 @@ def usage(
 
 
 def usage_table(by: str, currency: str = "", *, money: bool = False) -> Table[UsageView]:
-    """Return the table of the usage. With `money`, the table has a column with the cost."""
+    """Return the table of the usage. `by` is the title of the first column. With `money`, the table has a
+    column with the cost in `currency`.
+    """
     return Table(
         [
             Column(by.upper(), lambda each: each.name, narrow=8),

@@ -163,8 +163,8 @@ def restore(
 ) -> int:
     """Replace the store by a backup. The controller must be stopped.
 
-    The old store is renamed, not deleted. A backup is refused if it lacks journal entries that the controller
-    had already confirmed to users.
+    The old store is renamed, not deleted. Without --accept-loss, a backup is refused if it lacks journal
+    entries that the controller had already confirmed to users.
     """
     from controller.store.errors import StoreFailure
     from controller.store.maintenance.backup_and_restore import restore as put

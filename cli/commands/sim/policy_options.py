@@ -105,7 +105,8 @@ class PolicyFlags(FlagGroup):
             "--backfill-depth",
             "N",
             "With conservative backfill, make reservations only for the first N waiting jobs. Default: "
-            "all jobs with --backfill and --compare, otherwise backfill_depth of the scheduler.toml.",
+            "all waiting jobs with --backfill or --compare; without these options, backfill_depth of the "
+            "scheduler.toml.",
             min=1,
             max=1_000_000,
         ),
@@ -184,7 +185,7 @@ def find_cluster(log: JobLog, config: Config, *, explicit: bool) -> Cluster:
 
     1. If `explicit` is true and this configuration has nodes, return these nodes.
     2. If the header of the log has a number of processors, return a cluster with this number.
-    3. Otherwise return the nodes of the configuration.
+    3. In any other case, return the nodes of the configuration.
     """
     from controller.sim.cluster import cluster_of_config, pool_of
 
