@@ -194,8 +194,8 @@ def _parsed(raw: bytes, name: str) -> tuple[Source, dict[str, Any]]:
 
 
 def _line_in(message: str, text: str) -> int | None:
-    """Return the line number in an error message of tomllib, such as `(at line 3, column 9)` or `(at end of
-    document)`; None if the message names no line.
+    """Return the line number in an error message of tomllib, such as `(at line 3, column 9)`. For `(at end of
+    document)`, return the number of the last line. Return None if the message names no line.
     """
     _, _, place = message.rpartition("(at line ")
     digits = place.partition(",")[0]

@@ -14,7 +14,9 @@ from wire.api.service.config import DEFAULT_SOURCE, ConfigSetting
 
 
 def settings(config: Config) -> tuple[ConfigSetting, ...]:
-    """Return all keys with a value, in the order of the tables. Secrets are not shown."""
+    """Return all keys that have a value, each with its value and the place where it is set, in the order of
+    the tables. Secrets are not shown.
+    """
     waiting = _after_restart(config)
     return tuple(
         ConfigSetting(

@@ -87,10 +87,12 @@ _WITHOUT_USE = {
     StepsRecorded,
     EndWarned,
 }
-"""Frequent events that change neither a job's GPUs nor its amount of unsaved work."""
+"""Events that change neither a job's GPUs nor its amount of unsaved work. `observe` skips these events."""
 _SCAVENGER = PRIORITIES["SCAVENGER"]
 _ONLY_SAVED = {AttemptStarted, MembersStarted, CheckpointSaved}
-"""Frequent events that change a job's amount of unsaved work, but not its GPUs."""
+"""Events that change a job's amount of unsaved work, but not its GPUs. `observe` does not count the GPUs
+again.
+"""
 _NOTED = {JobPlaced, JobPreempted, JobRequeued, JobEnded}
 """Events that change the figures of waits, ended jobs and lost work."""
 

@@ -328,7 +328,7 @@ class _EqualJobs:
 
     def nodes_for(self, free: dict[int, float]) -> list[int]:
         """Return the nodes for one job, as rows of the node table. Among the nodes with enough idle GPUs,
-        prefer the nodes with the fewest. Return an empty list if the job does not fit.
+        prefer those with the fewest idle GPUs. Return an empty list if the job does not fit.
         """
         nodes, per_node = self.shape.nodes, self.per_node
         found = [row for row, gpus in free.items() if gpus >= per_node]

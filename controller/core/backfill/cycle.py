@@ -367,8 +367,8 @@ class Cycle:
     def start(
         self, number: int, placement: Placement, now: float, apply: Apply, short: ShortLimit | None = None
     ) -> None:
-        """Update the reservations for deadlines and of quota, then start the job with a JobPlaced event.
-        `short` is the time limit of the attempt, if this limit is shorter than the limit of the job.
+        """Update the deadline reservations and the quota reservations, then start the job with a JobPlaced
+        event. `short` is the time limit of the attempt, if this limit is shorter than the limit of the job.
         """
         if self.shared is not None:
             self.shared.reservations.forget(number)

@@ -60,11 +60,11 @@ class DefaultSizes:
 
     Algorithm for an amount of CPU or memory that is 0 in the spec
     1. A best-effort job gets the fixed small sizes of BEST_EFFORT.
-    2. Otherwise take the default of the job's queue, or else of `[jobs]`. For a job with GPUs it is an amount
-       per GPU, for a job without GPUs an amount per node. The value is reduced to the size of the largest
-       node that could hold the job.
-    3. Without such a default, a job with GPUs gets a part of nine tenths of the node's CPUs (whole CPUs) and
-       memory: its GPUs divided by all GPUs of the node. A job without GPUs gets one CPU. Its part of the
+    2. Any other job gets the default of its queue or, if its queue has none, of `[jobs]`. For a job with GPUs
+       the default is an amount per GPU, for a job without GPUs an amount per node. The job gets at most as
+       much as the largest node that could hold the job has.
+    3. If there is no such default, a job with GPUs gets a part of nine tenths of the node's CPUs (whole CPUs)
+       and memory: its GPUs divided by all GPUs of the node. A job without GPUs gets one CPU. Its part of the
        node's memory is its CPUs divided by all CPUs of the node. If nodes differ, the smallest result among
        the nodes that could hold the job is used.
     4. If the cluster has no node that could hold the job, the value is provisional. When a suitable node

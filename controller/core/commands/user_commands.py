@@ -291,8 +291,8 @@ class UserCommands:
             )
 
     def _in_project(self, asker: inputs.Requester | None, spec: JobSpec) -> JobSpec | Refusal:
-        """Return the spec, with the project "default" if its project is unknown and the configuration demands
-        this. Return a refusal if `asker` may not use the project.
+        """Return the spec. Its project is "default" if the given project is not declared and `[scheduler]
+        unknown_projects` is "default". Return a refusal if `asker` may not use the project.
         """
         return self._pipeline.rules.projects.admit(asker, spec, self._projects_set_live)
 

@@ -138,7 +138,8 @@ class WorkloadCommands:
                 return examined
             admitted, from_queue, _ = examined
             for place in places:
-                # Leave out the array, because its text is the same for all jobs and a check of it takes long.
+                # Check the spec without its field `array`, because this field is the same for all jobs and
+                # takes long to check.
                 wrong = (
                     spec_problems(with_values(specs[place], {"array": None})) if place != places[0] else ()
                 )

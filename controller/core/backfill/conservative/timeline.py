@@ -182,8 +182,8 @@ class NodeTimeline(Timeline[Segment]):
         self, part: PerNodeRequest, needs: GpuNeeds, at: int, end: float
     ) -> FreeResources | None:
         """Return the resources that stay free from segment `at` until the time `end`. For a request without
-        GPUs, return the resources of the segment `at`. Return None if the request does not fit in these
-        resources.
+        GPUs, return the resources of the segment `at`: the request fits in all these segments. Return None if
+        the request does not fit in these resources.
 
         The function compares only the segments in `_dips`. In every other segment, at least as much of each
         resource is free as in the segment before.

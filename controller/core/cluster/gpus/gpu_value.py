@@ -264,8 +264,8 @@ class GpuValue:
         return best
 
     def _after_share(self, part: PerNodeRequest, rows: Indices, free: Ints, share: Ints | int) -> Floats:
-        """Return the value of each node in `rows` after one of its GPUs has lost `share` thousandths. `free`
-        contains the thousandths that were free on this GPU before.
+        """Return the value of each node in `rows` after the request has taken `share` thousandths of one of
+        its GPUs. `free` contains the thousandths that were free on this GPU before.
         """
         rest = free - share
         count = self._count[rows] + self._can_host[rest] - self._can_host[free]
