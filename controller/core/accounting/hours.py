@@ -129,7 +129,7 @@ class QueueFigures:
 
 @dataclass(slots=True)
 class Period:
-    """The figures of one hour or one day. All amounts are GPU-hours."""
+    """The figures of one hour or one day. `capacity`, `idle` and `lost` are in GPU-hours."""
 
     capacity: float = 0.0
     """The GPU-hours of all GPUs, except idle GPUs that take no new jobs."""

@@ -261,8 +261,8 @@ class NodeTimelines:
         return starts
 
     def _known_starts(self, part: PerNodeRequest, needs: GpuNeeds, duration: float) -> list[FirstStart]:
-        """Return for each node with a separate timeline the first time from now on when the request `part`
-        fits on the node for `duration` seconds.
+        """Return the first start of the request `part` on each node with a separate timeline: the first time
+        from now on at which the request fits on the node for `duration` seconds.
 
         The result is cached and must stay valid after `put_back`. Therefore the reservation that `set_aside`
         ignores counts as reserved here.
