@@ -134,7 +134,9 @@ class MessageView:
 
 @dataclass(frozen=True)
 class OutboxView:
-    """Messages of the outbox, the oldest first, and the number of all messages."""
+    """Messages of the outbox, the oldest first, and the numbers of all waiting messages and of all dead
+    letters.
+    """
 
     messages: tuple[MessageView, ...]
     waiting: int
@@ -176,6 +178,6 @@ class RetryRequest:
 
 @dataclass(frozen=True)
 class RetryAnswer:
-    """The messages that are delivered again."""
+    """The ids of the messages that are delivered again."""
 
     ids: tuple[str, ...]

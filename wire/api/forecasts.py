@@ -42,7 +42,7 @@ class Explanation:
     `unknown` has the reason. If every job runs as long as predicted, this job starts at `likely_at` and runs
     for `predicted_s` seconds. Each change in `easings` would start the job now. First come changes of one
     field of the job, then resumes of nodes or GPUs, then preemptions, then changes of several fields. If
-    `makes_room` is True, the running jobs in `victims` are preempted for this job.
+    `makes_room` is True, the running jobs in `victims` are being preempted for this job now.
     """
 
     job: JobView

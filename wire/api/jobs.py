@@ -102,8 +102,8 @@ class LogMatch:
 @dataclass(frozen=True)
 class StepRequest:
     """The body of a request to record that a step of a running job has begun or ended. A step that has begun
-    has the number -1. A step that has ended has the number that StepRecorded, the answer for its begin,
-    contained.
+    has the number -1. A step that has ended has its number from StepRecorded, the answer to the request about
+    its begin.
     """
 
     step: Step

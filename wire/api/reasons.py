@@ -47,8 +47,8 @@ class Ahead:
 
 @dataclass(frozen=True)
 class Points:
-    """The points of a job from one priority factor, or of a node from one scorer: a value from 0 to 1, times
-    the weight of the factor or scorer.
+    """The points of a job from one priority factor, or of a node from one scorer: `points` is `factor` (a
+    value from 0 to 1) times `weight`.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Points:
     weight: float
     points: float
     note: str = ""
-    """The source of the value, such as a project, if the value does not come from the job itself."""
+    """The source of `factor`, such as a project, if `factor` does not come from the job itself."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +91,6 @@ class Why:
     ahead: tuple[Ahead, ...] = ()
     """The first jobs of the queue that are ahead of this job. In total `position` - 1 jobs are ahead."""
     notes: tuple[str, ...] = ()
-    """Further reasons, such as an exceeded soft limit or GPUs out of service."""
+    """Other reasons besides `sentence`, such as an exceeded soft limit or GPUs out of service."""
     nodes: tuple[NodeScore, ...] = ()
     """The nodes that the scorers rate best for the job, the best first."""

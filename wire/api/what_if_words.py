@@ -60,8 +60,8 @@ def starts_known_in_one_case(answer: WhatIfAnswer) -> list[str]:
 
 def extent(answer: WhatIfAnswer) -> str:
     """Return a text on the limits of the answer: the number of jobs with small changes, which the answer does
-    not list, and the time up to which starts are known. Return an empty text for an answer without such
-    limits.
+    not list, the time up to which starts are known, and the number of jobs that start after this time. Return
+    an empty text for an answer without such limits.
     """
     limits = []
     if answer.trifles:

@@ -40,7 +40,7 @@ class SchedulerView:
     """The number of jobs in the queue, which start as soon as the policy allows."""
     not_ready: int
     """The number of jobs that are not in the queue yet. Such jobs are held, or wait for a dependency, a time,
-    data or their array.
+    data or a run slot of their array.
     """
     running: int
     """The number of jobs that hold resources."""

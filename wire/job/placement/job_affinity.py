@@ -25,8 +25,9 @@ class JobTerm:
     A domain is the set of nodes with the same value of the node label `topology`; for `node` each node is a
     domain. If `domains` is 1, the job runs only in a domain where a job with the label runs. If `domains` is
     None, the job does not start in a domain where a job with the label runs. While the job runs, no job of
-    the same user with the label starts in its domain. If `domains` is N, the job and all jobs with the label
-    together use exactly N domains. With `prefer` this is a preference and not a requirement.
+    the same user with the label starts in its domain. If `domains` is a number N above 1, the job and all
+    jobs with the label together use exactly N domains. With `prefer` this is a preference and not a
+    requirement.
     """
 
     key: str
