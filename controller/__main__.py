@@ -35,8 +35,8 @@ log = logging.getLogger("corral")
 def main(config: str | None = None, *, new_cluster: bool = False) -> int:
     """Run the controller until SIGTERM or SIGINT, and return the exit code.
 
-    If the store is empty while jobs of another cluster run on this host, the controller refuses to start.
-    With `new_cluster` (the option --new-cluster), it ends those jobs and starts.
+    If the store is empty while jobs of another cluster run on this host, the controller does not start. With
+    `new_cluster` (the option --new-cluster), it ends those jobs and starts.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     # Hide alembic's messages, because it logs several at every start.
@@ -92,8 +92,9 @@ def _refuse_former_jobs(config: Config, store: Store, new_cluster: bool) -> None
 
 
 def _raise_descriptor_limit(wanted: int) -> None:
-    """Raise this process's limit of open files so that `wanted` API connections, the agents' connections and
-    the controller's files fit in it."""
+    """Raise the limit of open files of this process, so that it is large enough for `wanted` API connections,
+    the connections to agents and the controller's files.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     need = 2 * wanted + 1_024
     if soft != resource.RLIM_INFINITY and soft < need:
@@ -128,8 +129,9 @@ async def _serve(daemon: Daemon) -> int:
 
 
 def _links(daemon: Daemon) -> list[NodeLink]:
-    """Return a connection (not opened yet) for each node of scheduler.toml and each node that operators have
-    added."""
+    """Return an unopened connection to the agent of each node in scheduler.toml and of each node that
+    operators have added.
+    """
     configured = daemon.config.nodes
     added = [node for node in daemon.state.nodes if node.host is not None and node.name not in configured]
     return [
@@ -139,7 +141,9 @@ def _links(daemon: Daemon) -> list[NodeLink]:
 
 
 def _on_sighup(reload: ConfigReload, *, had_terminal: bool) -> None:
-    """Handle SIGHUP: stop if the controller's terminal was closed, otherwise read the configuration again."""
+    """Handle SIGHUP: if the controller's terminal was closed, stop the controller; otherwise read the
+    configuration again.
+    """
     if had_terminal and not _has_terminal():
         log.info("the terminal was closed: stopping")
         reload.daemon.stop()

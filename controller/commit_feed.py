@@ -12,20 +12,22 @@ from controller.core.model.rows import JournalEntry
 from wire.api.service.cluster import PulseSample
 
 MAX_PENDING_COMMITS = 4_096
-"""The greatest number of unread commits of one subscriber. If a subscriber has more, all of them are dropped,
-and the subscriber must read the journal instead."""
+"""The most unread commits of one subscriber. If a subscriber has more, all its unread commits are dropped,
+and the subscriber must read the journal instead.
+"""
 
 
 class Lagged(Exception):
-    """Raised in a subscriber that read too slowly, so that commits were dropped. The subscriber must read the
-    journal entries after the last one that it received.
+    """Raised by the subscription of a subscriber that read too slowly, so that commits were dropped. The
+    subscriber must read from the journal the entries after the last one that it received.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """The journal entries that were written together, and the jobs and nodes that they changed. If there are
-    no entries, only GPU measurements of the nodes have changed."""
+    """The journal entries that were written together, and the jobs and nodes that they changed. Without
+    entries and without `pulse`, only GPU measurements of `nodes` have changed.
+    """
 
     seq: int
     entries: tuple[JournalEntry, ...]
@@ -49,8 +51,9 @@ class Subscription:
         self._lagged = False
 
     def push(self, commit: Commit) -> None:
-        """Add a commit without blocking. If the subscriber has too many unread commits, drop them and raise
-        Lagged in the subscriber."""
+        """Add a commit without blocking. If the subscriber already has MAX_PENDING_COMMITS unread commits,
+        drop all of them, and let the iteration raise Lagged.
+        """
         if len(self._waiting) >= MAX_PENDING_COMMITS:
             self._lagged = True
             self._waiting.clear()
@@ -84,8 +87,8 @@ class CommitFeed:
         self._listeners: set[Subscription] = set()
 
     def subscribe(self, *, pulse: bool = False) -> Subscription:
-        """Return a subscription that receives each commit from now on. With `pulse`, it also receives the
-        samples of the cluster's figures.
+        """Return a subscription that receives each commit after this call. With `pulse`, the subscription
+        also receives the samples of the cluster's figures.
         """
         listener = Subscription(self, pulse)
         self._listeners.add(listener)

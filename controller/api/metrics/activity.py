@@ -14,7 +14,9 @@ from controller.watchers.counters import ControllerCounters, Histogram
 
 
 def activity_metrics(counters: ControllerCounters, seq: int, started_at: float) -> Iterator[Sample]:
-    """Yield the counts of jobs, journal entries and requests."""
+    """Yield the counts of job starts, job ends, preemptions, failures, journal entries and requests, and the
+    times of the controller's start and of the latest scheduling cycle.
+    """
     jobs = counters.jobs
     yield from (m.JOBS_ENDED(count, *key) for key, count in sorted(jobs.ended.items()))
     yield from (m.JOB_STARTS(count, queue) for queue, count in sorted(jobs.starts.items()))
@@ -48,8 +50,9 @@ def plugin_metrics(engine: Engine, now: float) -> Iterator[Sample]:
 
 
 def notification_metrics(daemon: Daemon) -> Iterator[Sample]:
-    """Yield for each sink of notifications the numbers of messages that wait, were given up and were
-    delivered, and the number of failed tries."""
+    """Yield for each sink of notifications the numbers of messages that wait, that were given up and that
+    were delivered, and the number of failed tries. Also yield the number of dropped notices.
+    """
     notifier = daemon.notifier
     for sink in daemon.config.notify.sinks:
         waiting, dead = notifier.outbox.count(sink)

@@ -23,7 +23,7 @@ _LIVE = tuple(state for state in SHOWN_STATES if not state.terminal)
 
 def cluster_metrics(engine: Engine) -> Iterator[Sample]:
     """Yield the numbers of jobs, nodes and GPUs in each state, the fragmentation of the free GPUs, and the
-    used parts of quotas.
+    used part of each quota.
     """
     state = engine.state
     jobs = Counter(job.state for job in state.live())
@@ -43,7 +43,9 @@ def cluster_metrics(engine: Engine) -> Iterator[Sample]:
 
 
 def _quotas(state: State) -> Iterator[Sample]:
-    """Yield the used part of each quota that limits the GPUs of one user, project or queue."""
+    """Yield the used part (1 if the limit is reached) of each quota that limits the GPUs of one user, project
+    or queue.
+    """
     for scope, name in state.quotas.names():
         quota = state.quotas.quota((scope, name))
         most = quota.hard.gpus if quota.hard.gpus is not None else quota.soft.gpus
@@ -55,8 +57,8 @@ def _quotas(state: State) -> Iterator[Sample]:
 
 
 def gpu_metrics(engine: Engine, readings: Mapping[str, Mapping[str, GpuSample]]) -> Iterator[Sample]:
-    """Yield the latest measurements of each GPU on connected nodes. Also yield 1 or 0 for every GPU: whether
-    the GPU can get jobs.
+    """Yield for every GPU 1 if it can get jobs, and 0 if not. For each GPU on a connected node, also yield
+    its latest measurements.
     """
     for node in engine.state.nodes:
         samples = readings.get(node.name, {}) if node.up else {}

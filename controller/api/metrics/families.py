@@ -20,10 +20,12 @@ class Family:
     kind: str = "gauge"
     """"gauge", "counter" or "histogram"."""
     bound: str = "1"
-    """The largest number of samples of the metric, as a text for users such as "nodes x 6"."""
+    """The largest number of samples of the metric, as a text such as "nodes x 6" for docs/metrics.md."""
 
     def __call__(self, value: float, *labels: str) -> Sample:
-        """Return a sample with these values of the labels."""
+        """Return a sample of this metric. `labels` are the values of its labels, in the order of the field
+        `labels`.
+        """
         return Sample(self.name, value, dict(zip(self.labels, labels, strict=True)), self.about, self.kind)
 
 

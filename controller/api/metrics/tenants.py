@@ -16,7 +16,9 @@ DAY_S = 86_400.0
 
 
 def accounting_metrics(daemon: Daemon) -> Iterator[Sample]:
-    """Yield the GPU-hours of each project in the last day, and the idle and lost GPU-hours by cause."""
+    """Yield the GPU-hours and the longest wait of each project in the last day, and the idle and lost
+    GPU-hours by cause.
+    """
     now = daemon.now()
     daemon.accounting.close_until(daemon.engine, now)
     periods, since = daemon.accounting.periods, now - DAY_S
@@ -47,8 +49,9 @@ def service_metrics(engine: Engine, now: float) -> Iterator[Sample]:
 
 
 def estimate_metrics(engine: Engine) -> Iterator[Sample]:
-    """Yield how many run times and start times were estimated, and the sum of the estimates' errors, so that
-    a monitoring system can compute the mean errors."""
+    """Yield how many run times and start times were estimated, and the sum of the errors of these estimates,
+    so that a monitoring system can compute the mean error.
+    """
     known = engine.state.estimates
     for user, run in sorted(known.scores.items()):
         figures = run.jobs, run.bias_s, run.error_s, run.outlived

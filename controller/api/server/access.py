@@ -4,9 +4,9 @@
 2. `controller/api/server/app.py` calls `refusal()` before reading the body of a request.
 3. If the request is about one job, the rights also depend on the user of the job (`Owner`).
 
-A caller that may only see a job can never change the job. A job of root or of the controller's user runs with
-the rights of that user. An operator that edits such a job, or runs a command in such a job, would get these
-rights. Therefore only an admin may do so.
+A caller with the role viewer can see jobs and never change them. A job of root or of the controller's user
+runs with the rights of that user. An operator that edits such a job, or runs a command in such a job, would
+get these rights. Therefore only an admin may do so.
 """
 
 from __future__ import annotations
@@ -50,8 +50,9 @@ class Owner:
 
 
 class Who(enum.Enum):
-    """The groups of callers that a route may admit, such as all operators, or the user of the job in the
-    URL."""
+    """The groups of callers to which a route can be restricted, such as all operators, or the user of the job
+    in the URL.
+    """
 
     ANYONE = "every role"
     SUBMITTER = "users, operators and admins"
@@ -91,7 +92,9 @@ ANYONE = Need(Who.ANYONE)
 SUBMIT = Need(Who.SUBMITTER, "submit")
 NOTIFY_ME = Need(Who.SUBMITTER, "have notifications sent")
 CHANGE_JOBS = Need(Who.SUBMITTER, "change jobs")
-"""The right for a request about many jobs. The rights on each of the jobs are checked afterwards."""
+"""The right for a request about many jobs. The handler also checks the caller's right for each of these
+jobs.
+"""
 CANCEL, HOLD, RELEASE = _owner("cancel"), _owner("hold"), _owner("release")
 SET = _owner("change")
 REQUEUE = _owner("requeue")
@@ -104,16 +107,16 @@ READ_OUTPUT = _owner("read the output of")
 READ_SPEC = _owner("read the environment of")
 PREEMPT = Need(Who.OPERATOR, "preempt", of_job=True)
 USE_SHELL = Need(Who.OPENER)
-"""The right to use a command of `corral exec`. Only the user that started the command has this right. The
-handler checks this right. Other callers get the answer that the command does not exist.
+"""The right to read from and write to a command of `corral exec`. Only the user that started the command has
+this right. The handler checks this; to any other caller it answers that the command does not exist.
 """
 
 OPERATORS = "Operators are root, the controller's own user, and [access] operators in scheduler.toml."
 ADMINS = "Admins are root and the controller's own user."
 
 HOST_FIELDS = ("identity", "python", "spool", "scratch_dir", "run_as_self")
-"""Host settings that only an admin may set: the program that runs as the SSH user, the SSH key, and the
-directories in which root writes.
+"""Host settings that only an admin may set: the SSH key, the Python program and the directories of the agent,
+and whether jobs run as the agent's user.
 """
 
 

@@ -27,13 +27,13 @@ from controller.reload import ConfigReload
 from wire.http import addresses
 
 BODY_S = 10.0
-"""Seconds in which the body of a request must arrive."""
+"""Seconds within which the whole body of a request must arrive."""
 
 ROUTE = web.RequestKey("route", tuple[str, str])
-"""The key under which a request stores the method and path of its route."""
+"""The key under which a request stores the method and the path of its route, for the count of requests."""
 
 GRACE_S = 1.0
-"""Seconds that open requests may take to finish when the server closes."""
+"""Seconds for which the server waits for open requests when it closes."""
 
 
 async def serve(daemon: Daemon, reload: ConfigReload | None = None) -> Server:
@@ -80,9 +80,8 @@ class Server:
         path = self._daemon.config.socket
         self._listen_on(path)
         private = Path(addresses.admin_socket(str(path)))
-        # Open the private socket, on which only root and the controller's user connect. If the path of the
-        # private socket is too long for a unix socket, leave the private socket out: root can use the other
-        # socket.
+        # Also open the private socket, to which only root and the controller's user may connect. Leave this
+        # socket out if its path is too long for a unix socket, because root can use the other socket.
         if len(os.fsencode(private)) <= LONGEST:
             self._listen_on(private, private=True)
 
@@ -106,8 +105,8 @@ class Server:
             response = await self._carry_out(request)
         except Exception as error:
             if request.writer.output_size:
-                # A part of the answer is already sent, so no error status can be sent; handle_error() closes
-                # the connection.
+                # Raise the error again, because a part of the answer is already sent, and no error status can
+                # be sent. handle_error() closes the connection.
                 raise
             response = error_response(error)
             if not request.content.is_eof():

@@ -148,8 +148,9 @@ def error_response(error: BaseException) -> web.Response:
 
 
 def body_problem(error: ValidationError, kind: type) -> Refusal:
-    """Return the refusal of a request body. It names the first mistake and the JSON field with this
-    mistake."""
+    """Return the refusal of an invalid request body. The refusal names the first mistake and its JSON
+    field.
+    """
     found = error.errors(include_url=False, include_input=False)
     first = found[0]
     where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")

@@ -29,8 +29,8 @@ from wire.api.service.cluster import StreamBatch
 BATCH = 500
 HEARTBEAT_S = 5.0
 SHARED = 8
-"""Number of latest commits with kept encoded bytes. All streams send the same bytes, so each commit is
-encoded only once.
+"""The number of latest commits whose encoded bytes are kept. Each commit is encoded only once, because all
+streams send the same bytes.
 """
 
 HEARTBEAT = b":\n\n"
@@ -90,8 +90,9 @@ class EventStreams:
         self._rendered: deque[tuple[Commit, bool, bytes]] = deque(maxlen=SHARED)
         self._rendering = asyncio.Lock()
         self.replaying = asyncio.Lock()
-        """Held while a stream converts old journal entries. Only one stream at a time converts entries, so
-        that other requests wait for at most one batch."""
+        """A stream holds this lock while it converts a batch of old journal entries. Only one stream at a
+        time does so, so that other requests wait for at most one batch.
+        """
 
     def subscribe(self, *, pulse: bool) -> Subscription:
         """Return a subscription that receives each new commit until close() is called. With `pulse`, the
@@ -116,8 +117,8 @@ class EventStreams:
             shell.close()
 
     async def render(self, commit: Commit, rows: bool) -> bytes:
-        """Return a new commit as the bytes of server-sent events. The bytes are cached, because other streams
-        send the same bytes.
+        """Return a commit as the bytes of server-sent events. The bytes are cached, because all streams send
+        the same bytes.
 
         With `rows`, the bytes also contain the present state of the jobs and nodes that the commit
         changed.
@@ -136,10 +137,11 @@ class EventStreams:
             return data
 
     async def render_entries(self, entries: Sequence[JournalEntry], rows: bool) -> bytes:
-        """Return journal entries as the bytes of server-sent events, up to BATCH entries per event.
+        """Return journal entries as the bytes of server-sent events, with up to BATCH entries in one
+        server-sent event.
 
-        With `rows`, each event also contains the jobs and nodes that its journal entries change. Their state
-        may be newer than the entries, but never older.
+        With `rows`, each server-sent event also contains the jobs and nodes that its journal entries change.
+        The state of these jobs and nodes may be newer than the entries, but never older.
         """
         messages = []
         for start in range(0, len(entries), BATCH):
@@ -204,8 +206,8 @@ class _Listener:
         while True:
             subscription = self.streams.subscribe(pulse=self.pulse)
             try:
-                # Read the journal only now, after subscribing. In the other order, a commit made between the
-                # two steps would be missed.
+                # Read the journal after subscribing and not before, because a commit between the two steps
+                # would otherwise be missed.
                 await self._catch_up(self.streams.daemon.seq)
                 return await self._follow(subscription)
             except Lagged:

@@ -99,7 +99,7 @@ class Identity:
     def _role(self, uid: int, user: str) -> Role:
         if self.privileged(uid):
             return Role.ADMIN
-        # Read the configuration for each request, so that a change applies at once.
+        # Read the configuration again for each request, so that a change of [access] applies at once.
         access = self._config().access
         if user in access.operators:
             return Role.OPERATOR
@@ -128,7 +128,7 @@ def _user_name(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
-        # No account has such a name, because account names cannot contain a colon.
+        # Return a name that no account can have: account names cannot contain a colon.
         return f"uid:{uid}"
 
 

@@ -29,11 +29,11 @@ log = logging.getLogger("corral.api")
 class UnixSocket:
     """A listening unix socket. The kernel reports the uid of each client.
 
-    Rights depend on the user, so every local user may connect to the file (0666). The directory limits
-    access: /run/corral has mode 0755. The runtime or state directory of a normal user has mode 0700. So only
-    this user reaches a controller of this user. With `private`, only root and the controller's user may
-    connect (0600). The kernel keeps a separate queue of connections for each socket. So many connections of
-    other users do not delay connections to the private socket.
+    The socket file has mode 0666, because the rights of a client depend on its user and not on the file. The
+    directory limits access: all users can reach a socket in /run/corral (0755), but only the user itself can
+    reach a socket in its own runtime or state directory (0700). With `private`, the file has mode 0600, so
+    only root and the controller's user can connect. The kernel keeps a separate queue of new connections for
+    each socket. Therefore many connections of other users do not delay connections to the private socket.
     """
 
     def __init__(self, path: Path, *, private: bool = False) -> None:
@@ -48,8 +48,8 @@ class UnixSocket:
             raise OSError(f"the socket {path} is not safe: {error}") from None
         _remove_stale(path)
         self.line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        # Set the umask before bind, so that the socket has the right mode from the start. With chmod after
-        # bind, it would have another mode for a short time.
+        # Set the umask before bind, because with chmod after bind the socket would have another mode for a
+        # short time.
         before = os.umask(0o177 if private else 0o111)
         try:
             self.line.bind(os.fspath(path))
@@ -97,7 +97,8 @@ def _remove_stale(path: Path) -> None:
         except FileNotFoundError:
             return
         except (TimeoutError, BlockingIOError):
-            # The socket's queue of new connections is full, so a running controller listens on the socket.
+            # Raise the error below: the socket's queue of new connections is full, so a running controller
+            # listens on the socket.
             pass
     raise OSError(errno.EADDRINUSE, "another controller listens on this socket", os.fspath(path))
 
@@ -119,7 +120,7 @@ class Acceptor:
     asyncio's own servers accept up to 100 connections per iteration, and build all objects for each
     connection. When very many clients connect, this delays all requests.
 
-    1. In each iteration in which the socket is readable, accept up to AT_ONCE connections.
+    1. In each iteration in which new connections wait at the socket, accept up to AT_ONCE of them.
     2. Close a connection at once if too many refused connections are open already
        (`ConnectionLimit.closes_at_once`). Closing a connection takes a twentieth of the time that is needed
        to build the objects of a connection.

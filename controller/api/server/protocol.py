@@ -16,10 +16,12 @@ from controller.api.server.identity import Identity, peer_uid
 from controller.core.model.decision.decision import Refusal
 
 IDLE_S = 20.0
-"""Seconds until a complete request head must have arrived. Otherwise the connection is closed."""
+"""A connection is closed if no complete request head arrives within this many seconds after the connection
+was opened, or after the last answer.
+"""
 
 STALLED_S = 30.0
-"""Seconds. A client that does not read for this long is disconnected, even in the middle of a stream."""
+"""Seconds after which a client that does not read is disconnected, even in the middle of a stream."""
 
 LINGER_S = 1.0
 """Seconds for which the server reads the rest of a refused request body. Many clients read the answer only
@@ -27,31 +29,31 @@ after sending the whole body.
 """
 
 PATIENCE = 64
-"""The most refused connections that are answered at the same time. Connections above the limit of
-ConnectionLimit are refused. If there are already PATIENCE refused connections, a further one is closed
-without an answer.
+"""The most refused connections that may be open at a time. A refused connection stays open until its first
+request is answered with an error. Further refused connections are closed without an answer.
 """
 
 
 def connection_limit(wanted: int) -> int:
-    """Return the number of connections to accept: `wanted`, but at most half of the file descriptors that the
-    process may open."""
+    """Return the most connections that may be open at a time: `wanted`, but at most half of the file
+    descriptors that the process may open.
+    """
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return wanted if allowed == resource.RLIM_INFINITY else max(1, min(wanted, allowed // 2))
 
 
 class ConnectionLimit:
-    """Counts the open connections of each user, and decides which new ones are accepted.
+    """Counts the open connections of each user, and decides which new connections are accepted.
 
     1. Root and the controller's user are always accepted on the unix socket, where the kernel reports the
        uid.
-    2. Any other single user, and all TCP connections together, may have at most half of the connections.
+    2. Any other user, and all TCP clients together, may have at most half of the connections.
     3. The user of a TCP connection is unknown until a request with the API token arrives. If TCP connections
-       already use their half, a new one replaces the oldest TCP connection that has sent no token. Clients
-       without the token can thus only replace each other's connections: a request with the token arrives long
-       before its connection is the oldest.
-    4. All other connections are refused. At most PATIENCE refused connections at a time get an answer;
-       further ones are closed without one.
+       already use their half, a new TCP connection replaces the oldest one that has sent no token. So clients
+       without the token replace only connections of each other: a client with the token sends it long before
+       its connection is the oldest.
+    4. All other connections are refused. At most PATIENCE refused connections at a time are open and get an
+       error as the answer; further refused connections are closed at once.
 
     Cost: O(1) for each connection.
     """
@@ -65,8 +67,9 @@ class ConnectionLimit:
         self.refused_open = 0
 
     def enter(self, connection: Connection) -> bool:
-        """Add a new connection to the count, and return True. Return False if the limit is reached and the
-        connection must be refused."""
+        """Count a new connection, and return True. Return False if the connection must be refused, because
+        the limit is reached.
+        """
         uid = connection.uid
         if self._is_full(uid):
             oldest = next(iter(self._without_token), None) if uid is None else None
@@ -117,9 +120,9 @@ class Connection(web.RequestHandler):
         self._stalled: asyncio.TimerHandle | None = None
         self.uid: int | None = None
         self.accepted: bool | None = True
-        """False if the limit was reached. The first request on the connection is then answered with an error.
+        """False if the connection was refused. Its first request is then answered with an error.
 
-        None if the connection was closed so that a newer connection could be accepted.
+        None if the connection was closed to make room for a newer TCP connection.
         """
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

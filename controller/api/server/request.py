@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A query parameter of a route: its name, how its text is parsed, its default, and its JSON schema."""
+    """A query parameter of a route: its name, the function that parses its text (`read`), its default, and
+    its JSON schema.
+    """
 
     name: str
     about: str
@@ -36,7 +38,9 @@ class Parameter:
     default: Any = None
     many: bool = False
     required: bool = False
-    """True if the handler refuses requests without this parameter."""
+    """True if the route needs this parameter. The handler, and not this class, refuses a request without
+    it.
+    """
 
     def value(self, texts: list[str]) -> Any:
         """Parse the texts of this parameter in a URL. Raise Rejected if a single-valued parameter occurs
@@ -144,8 +148,9 @@ class Route:
     that every route can have, and the statuses that follow from the path and body.
     """
     slow: bool = False
-    """True if the answer takes long, or waits for another host or process. Requests of slow routes have their
-    own limits."""
+    """True if the answer takes long, or waits for another host or process. The limit of RequestTurns does not
+    apply to slow routes.
+    """
 
     @property
     def about(self) -> str:
@@ -214,8 +219,9 @@ class Call:
         return job
 
     async def ended_of_array(self, array: int) -> list[Job]:
-        """Return the ended elements of a job array from the store. The list is empty if all elements of the
-        array are still in memory."""
+        """Return the ended elements of a job array from the store. Return an empty list if all elements of
+        the array are in memory.
+        """
         known = self.daemon.state.arrays.get(array, {})
         one = next(iter(known.values()), None)
         if one is not None and len(known) == len(array_indices(self.daemon.state.jobs[one].spec.array or "")):
@@ -224,7 +230,9 @@ class Call:
         return [job for job in map(load_job, rows) if job.state.terminal]
 
     async def stored(self, label: str) -> Job | None:
-        """Return the job with this display id (17 or 12_3) from the store, or None if the store has none."""
+        """Return the job with this display id (17 or 12_3) from the store; None if the store has no such
+        job.
+        """
         head, bar, tail = label.partition("_")
         if not all(part.isascii() and part.isdigit() and len(part) < 19 for part in (head, tail or "0")):
             return None

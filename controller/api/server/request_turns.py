@@ -23,8 +23,8 @@ class RequestTurns:
     Invariant: at most AT_ONCE requests of a user have begun and are unanswered, apart from slow requests.
     Cost: some microseconds for each request.
 
-    Example: eve sends 500 requests at once, and each takes 10 ms. A request of root then waits until at most
-    4 requests of eve are done: 40 ms and not 5 s.
+    Example: eve sends 500 requests at once, and each takes 10 ms. A request of ada then waits for at most 4
+    requests of eve, which is 40 ms and not 5 s.
     """
 
     def __init__(self) -> None:

@@ -22,7 +22,8 @@ _WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 def sentence(kind: str, facts: Facts) -> str:
     """Return the sentence that describes an event of this kind with these fields. For a kind that this
-    version of Corral does not have, return the name of the kind.
+    version of Corral does not have, return a text with the job or node and the kind, such as `job 17: gpu
+    cleaned`.
     """
     known = SENTENCES.get(kind)
     if known is not None:
@@ -97,8 +98,9 @@ def _workload_retried(facts: Facts) -> str:
 
 
 def _shortened(words: Sequence[str], most: int = 6) -> str:
-    """Return the words as a list for a sentence. If there are more than `most`, only the first `most` are
-    listed, followed by the number of the others."""
+    """Return the words as one text, separated by commas. If there are more than `most` words, return the
+    first `most` and the number of the others, such as `a, b and 3 more`.
+    """
     more = f" and {len(words) - most} more" if len(words) > most else ""
     return ", ".join(words[:most]) + more
 
@@ -137,9 +139,8 @@ def _members_exited(facts: Facts) -> str:
     nodes: dict[str, list[str]] = {}
     for node, facts_of_one in facts["exits"].items():
         nodes.setdefault(_how(facts_of_one), []).append(node)
-    ends = sorted(
-        nodes, key=lambda how: how == "exit code 0"
-    )  # Put the nodes on which the job failed in front.
+    # Name the nodes on which the job failed first.
+    ends = sorted(nodes, key=lambda how: how == "exit code 0")
     parts = [f"on {', '.join(nodes[how])}: {how}" for how in ends]
     return f"job {facts['job']} ended {'; '.join(parts)}"
 
@@ -267,8 +268,8 @@ def _gpu_fault(facts: Facts) -> str:
 
 
 def _share(facts: Facts) -> str:
-    """Return a sentence about the new weight and limits of a tenant. Events that older versions of Corral
-    recorded contain only a weight.
+    """Return a text about the new weight and limits of a tenant, such as `the weight 3, the hard limit 500`.
+    Events that older versions of Corral recorded contain only a weight.
     """
     changes = [] if facts["weight"] is None else [f"the weight {facts['weight']:g}"]
     for kind in ("soft", "hard"):

@@ -8,8 +8,8 @@ from wire.api.policy.shares import HoursInForce
 
 
 def hours_in_force(state: State, now: float) -> HoursInForce | None:
-    """Return the tables [hours.NAME] in force, the time until which they are in force, and the tables that
-    follow. Return None if scheduler.toml has no table [hours.NAME].
+    """Return the tables [hours.NAME] that are in force now, the time of the next change, and the tables that
+    are in force after this change. Return None if scheduler.toml has no table [hours.NAME].
     """
     timetable = state.quotas.rules.timetable
     if not timetable.tables:

@@ -1,4 +1,4 @@
-"""Folds the jobs of each workload and of each array into one row of the queue."""
+"""Combines the jobs of each workload and of each array in one row of the queue."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from wire.names import WHOLE_GPU, JobState
 def folded(
     state: State, found: Iterable[Job], ends: Mapping[Group, float], places: Mapping[int, QueuePlace]
 ) -> tuple[list[JobGroup], list[Job]]:
-    """Return one row for each workload and array with any of these jobs, and the jobs outside of workloads
-    and arrays. `ends` has the expected ends of workloads and arrays, and `places` the places of waiting jobs
-    in the queue.
+    """Return one row for each workload and array to which a job of `found` belongs, and the jobs of `found`
+    outside of workloads and arrays. `ends` has the expected ends of workloads and arrays, and `places` the
+    places of waiting jobs in the queue.
     """
     groups: dict[Group, Job] = {}
     single = []

@@ -2,8 +2,9 @@
 
 1. Add up the allocations of the attempt, and its measured use, over its nodes.
 2. For each resource, compute the used fraction of the requested amount.
-3. If the fraction is below `_LOW`, advise to request less. If nearly all was used, advise to request more.
-   Give no advice for an attempt shorter than `SHORTEST_S`, because its mean values are not typical.
+3. If the fraction is below `_LOW`, advise to request less. If the CPUs or the memory were used nearly
+   completely (`_FULL`), advise to request more. Give no advice for an attempt shorter than `SHORTEST_S`,
+   because its mean values are not typical.
 
 Example: a job requests 16 CPUs and 64 GiB, and uses 3 CPUs on average and 20 GiB at its peak. The advice is
 `--cpus 4 --memory 24G`.
@@ -24,13 +25,16 @@ from wire.text import duration, memory
 _LOW = 0.5
 _FULL = 0.95
 _MARGIN = 1.2
-"""The advised amount is the peak multiplied by this factor, so that the next run has a reserve."""
+"""The advised amount is the used amount (of memory the peak, of CPUs and GPUs the mean) multiplied by this
+factor, so that the next run has a reserve.
+"""
 _NOTHING = AttemptUse(0, 0)
 
 
 def job_stats(state: State, job: Job, so_far: Mapping[str, AttemptUse], now: float) -> JobStats:
     """Return the resources that the last attempt of the job requested and used. `so_far` has, by node, the
-    use until now of each member (the part of the job on one node) that still runs."""
+    usage until now of each gang member (the part of the job on one node) that still runs.
+    """
     members = [member for member in job.members.values() if member.started_at is not None]
     uses = [_use_of(member, so_far.get(member.allocation.node, _NOTHING)) for member in members]
     seconds = [_run_s(member, now) for member in members]
@@ -129,7 +133,7 @@ def _gpus(state: State, members: Sequence[Member], uses: Sequence[AttemptUse]) -
 
 
 def _gpu_memory_mib(state: State, members: Sequence[Member]) -> float | None:
-    """Return the memory of all GPUs of the attempt in MiB; None if one of its nodes was removed."""
+    """Return the memory of all GPUs of the attempt in MiB; None if one of the GPUs no longer exists."""
     total = 0.0
     for member in members:
         node = state.nodes.get(member.allocation.node)

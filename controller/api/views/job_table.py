@@ -18,8 +18,9 @@ from wire.names import JobState, Reason
 
 
 class Source(NamedTuple):
-    """The data from which a column reads its value: the engine, the use of running jobs until now by node,
-    and the steps of the last attempt."""
+    """The data beside the job that columns read: the engine, a function that returns the usage of a running
+    job until now by node, and a function that returns the steps of the last attempt of a job.
+    """
 
     engine: Engine
     use_of: Callable[[Job], Mapping[str, AttemptUse]]
@@ -81,8 +82,9 @@ def _use(_: Source, job: Job) -> list[float] | None:
 
 
 def _host_use(so_far: Mapping[str, AttemptUse], node: str) -> HostUse:
-    """Return the use until now of a running member (the part of a job on one node); zero if there is no
-    measurement yet."""
+    """Return the usage until now of a running gang member (the part of a job on the node `node`); zero if
+    there is no measurement yet.
+    """
     found = so_far.get(node)
     return HostUse() if found is None or found.host is None else found.host
 
@@ -108,9 +110,10 @@ def _program(_: Source, job: Job) -> str:
 
 
 def _script(_: Source, job: Job) -> str:
-    """Return the name of the batch script; empty if there is none. The command of a batch job has the text of
-    its script, and beside the text the name: `/bin/sh -c TEXT NAME ARGUMENT…`, or NAME before TEXT. The
-    command of a Python script contains no name.
+    """Return the name of the job's batch script; empty if the job has none, or if the name is unknown. The
+    command of a batch job contains the text of the script. The name follows the text if `-c` precedes the
+    text (`/bin/sh -c TEXT NAME ARGUMENT…`); otherwise it precedes the text. The command of a Python script
+    contains no name.
     """
     command = job.spec.command
     text = next((place for place, word in enumerate(command) if word.startswith("#!")), 0)
@@ -186,5 +189,6 @@ COLUMNS: Mapping[str, Read] = {
     "steps": lambda source, job: [encode(step) for step in source.steps_of(job)],
     "labels": lambda _, job: dict(job.spec.labels),
 }
-"""The functions that read the values of the columns from a job of the engine, by the column names of
-wire.api.job_table."""
+"""For each column name of wire.api.job_table: the function that reads the column's value from a job of the
+engine.
+"""

@@ -10,13 +10,14 @@ from controller.core.state.state import State
 from wire.api.jobs import QueuePlace
 
 MOST = 1_000
-"""The most places of one scheduler profile in an answer, so that the time for an answer is limited with any
-number of waiting jobs."""
+"""The most waiting jobs of one scheduler profile in an answer. This limits the time for the answer if many
+jobs wait.
+"""
 
 
 def queue_places(state: State, starts: Mapping[int, float], now: float) -> dict[int, QueuePlace]:
-    """Return the places of the first `MOST` waiting jobs of each profile, by job id, in queue order. `starts`
-    has the expected starts.
+    """Return a dict from job id to place in the queue, for the first `MOST` waiting jobs of each scheduler
+    profile, in queue order. `starts` has the expected starts of jobs.
     """
     return {
         job: QueuePlace(job, place, starts.get(job))

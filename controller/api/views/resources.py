@@ -32,7 +32,7 @@ _NOT_MEASURED: Mapping[str, AttemptUse] = {}
 def job_view(engine: Engine, job: Job, so_far: Mapping[str, AttemptUse] = _NOT_MEASURED) -> JobView:
     """Return the API's view of a job. Nodes that an elastic job has given up or is giving up are left out.
 
-    `so_far` is the use up to now of each running gang member, by node.
+    `so_far` is the usage until now of each running gang member, by node.
     """
     spec = job.spec
     members = job.shown_members
@@ -86,8 +86,8 @@ def job_view(engine: Engine, job: Job, so_far: Mapping[str, AttemptUse] = _NOT_M
 
 
 def shown_gpus(job: Job) -> float:
-    """Return the number of GPUs of the job: the GPUs that it holds or held at its end. For a job without a
-    start, return the GPUs of its request.
+    """Return the number of GPUs that the job holds, or held at its end. For a job that was never placed,
+    return the number of GPUs that it requests.
     """
     if not job.members:
         return job.spec.gpus
@@ -101,10 +101,10 @@ def _gpu_hours(job: Job) -> float:
 
 
 def _use(job: Job, so_far: Mapping[str, AttemptUse]) -> GpuUse | None:
-    """Return the job's GPU use, added over all its nodes; None if there are no measurements.
+    """Return the GPU usage of the job's last attempt on all its nodes; None if there are no measurements.
 
-    `so_far` has the use on nodes where the attempt still runs. In the mean utilisation, each node is weighted
-    by its number of GPUs.
+    `so_far` has the usage on nodes on which the attempt still runs. Peak memory and energy are sums over the
+    nodes. The mean utilisation weights each node by the number of the job's GPUs on it.
     """
     known = [
         (each.use or so_far.get(node, _NOTHING).use, sum(hold.milli for hold in each.allocation.gpus))
@@ -136,8 +136,8 @@ def _last_attempt(engine: Engine, last: job_model.LastAttempt) -> LastAttempt:
 
 
 def _host_use(job: Job, so_far: Mapping[str, AttemptUse]) -> HostUse | None:
-    """Return the CPU time of the job's last attempt on all nodes together, and its memory on the node with
-    the most. Return None if there are no measurements.
+    """Return the CPU time of the job's last attempt on all nodes together, and its memory on the node on
+    which it used the most. Return None if there are no measurements.
     """
     uses = [
         HostUse(each.cpu_s, 0, each.memory_mib or each.max_rss_mib)
@@ -157,8 +157,9 @@ def _host_use(job: Job, so_far: Mapping[str, AttemptUse]) -> HostUse | None:
 
 
 def nodes_asked(engine: Engine, job: Job) -> int:
-    """Return the number of nodes that the job requests. If the job requests a number of GPUs but no number of
-    nodes, return the smallest number of nodes that have so many GPUs."""
+    """Return the number of nodes that the job requests. If the job requests no number of nodes, return the
+    smallest number of nodes that have the GPUs that the job requests.
+    """
     if job.ask.nodes is not None:
         return job.ask.nodes
     shape = engine.profile_cycles.of(job).placer.shape(job.ask)
@@ -308,10 +309,10 @@ def _labels(state: State, jobs: Iterable[int]) -> tuple[str, ...]:
 
 
 def _idle_since(state: State, jobs: Sequence[int], unused_since: float | None) -> float | None:
-    """Return the Unix time since which running jobs have held the GPU unused. Return None if a job uses the
-    GPU or no job holds the GPU.
+    """Return the time, in seconds since 1970, since which running jobs have held the GPU without using it.
+    Return None if the GPU is in use or no running job holds it.
 
-    `jobs` are the jobs that hold the GPU. `unused_since` is None if the GPU is in use.
+    `jobs` are the ids of the jobs that hold the GPU. `unused_since` is None if the GPU is in use.
     """
     begun = [state.jobs[job].started_at for job in jobs]
     if unused_since is None or not begun or None in begun:

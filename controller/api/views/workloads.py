@@ -68,9 +68,7 @@ def _task_view(name: str, task: Task, jobs: list[Job], labels: bool) -> TaskView
 
 
 def _labels(jobs: Iterable[Job]) -> list[str]:
-    """Return the display ids of jobs. All elements of one array have one common display id, such
-    as 12_[0-9].
-    """
+    """Return the display ids of jobs. The elements of one array share one text, such as 12_[0-9]."""
     arrays: dict[int, list[int]] = {}
     found: dict[str, None] = {}
     for job in jobs:
