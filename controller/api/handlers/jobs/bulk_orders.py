@@ -44,7 +44,7 @@ NEEDS = {
     "requeue": REQUEUE,
     "set": SET,
 }
-"""The actions, and the right that the caller needs on every job for each action."""
+"""For each action: the right that the caller needs for every job of the request."""
 
 
 async def carry_out(call: Call, order: JobsOrder) -> JobsAnswer:
@@ -101,13 +101,13 @@ async def _each(
 
 async def _maker(call: Call, order: JobsOrder, jobs: list[Job], refused: list[JobRefused]) -> MakeInput:
     """Return a function that takes a job and returns the engine's input for the requested action, such as
-    Cancel. If the request makes time limits longer, the jobs whose longer limit would delay other jobs are
-    moved from `jobs` to `refused`.
+    Cancel. If the request extends time limits, move the jobs whose longer limit would delay other jobs from
+    `jobs` to `refused`.
     """
     if order.action != "set" or not jobs:
         return maker_of(order, call.caller.user, call.asker)
-    # Look up the final states of the jobs in the new dependencies once, because all edited jobs get the same
-    # dependencies.
+    # Look up the final states of the jobs in the new dependencies only once, because all jobs in `jobs` get
+    # the same dependencies.
     known = await known_to(call, jobs[0], JobChange(order.changes))
     checked: dict[int, CheckedChanges] = {}
     for job in list(jobs):
@@ -121,8 +121,8 @@ async def _maker(call: Call, order: JobsOrder, jobs: list[Job], refused: list[Jo
 
 
 async def _chosen(call: Call, order: JobsOrder) -> tuple[list[Job], list[JobRefused]]:
-    """Return the selected jobs of the request, each once, and a refusal for each selector without a job. A
-    selector is a job id, an array element (12_3), a range, or "all".
+    """Return the jobs that the request selects, each once, and a refusal for each selector without a job. A
+    selector is a text such as 17, 12_3, 12_[0-9], 1-5, user:ada, last or all.
     """
     words = order.jobs or (("all",) if order.mine else ())
     if not words:

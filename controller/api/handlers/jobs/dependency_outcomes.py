@@ -1,4 +1,4 @@
-"""Reads from the store the final states of ended jobs that other jobs depend on."""
+"""Reads from the store the final states of ended jobs on which other jobs depend."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from wire.names import JobState
 
 
 async def outcomes(call: Call, after: tuple[Dependency, ...]) -> dict[str, JobState]:
-    """Return the final states of the jobs that are named in the dependencies `after`, by display id (17 or
-    12_3). Jobs that are still in the engine's memory are left out, because the engine has their states.
+    """Return a dict from display id (17 or 12_3) to final state, for the ended jobs that the dependencies
+    `after` name. The id of an array stands for all its elements; its state is COMPLETED only if all of them
+    completed. Jobs that are still in the engine's memory are left out, because the engine has their states.
     """
     found = {}
     for label in dict.fromkeys(each.job for each in after if each.job):

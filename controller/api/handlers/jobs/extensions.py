@@ -29,9 +29,11 @@ class CheckedChanges:
 async def check_extension(
     call: Call, job: Job, changes: Mapping[str, Any], extend_s: float
 ) -> CheckedChanges | Refusal:
-    """Return the changes of a job, with the extension `extend_s` (seconds) converted to a time limit. If
-    users may extend their own jobs, but the longer limit would delay the promised start of another job,
-    return a refusal."""
+    """Return the changes of a job, with the extension `extend_s` (seconds) converted to a time limit. Return
+    a refusal if the job has no time limit to extend. For a caller that is not an operator, if users may
+    extend their own jobs, also return a refusal if the longer limit would delay the promised start of another
+    job, or if the forecast takes too long.
+    """
     if extend_s and job.limit == NEVER:
         return Refusal("conflict", f"job {job.label} has no time limit to extend", LIMIT)
     changes = with_extension(job, changes, extend_s)

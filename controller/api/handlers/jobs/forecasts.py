@@ -26,7 +26,7 @@ from wire.names import JobState
 T = TypeVar("T")
 
 PLAN_S = 30.0
-"""Seconds for which a computed plan answers further requests, if the journal gets no new entry."""
+"""Seconds for which a computed plan is used for later requests, unless the journal gets a new entry."""
 
 _plans: WeakKeyDictionary[Daemon, Plan] = WeakKeyDictionary()
 
@@ -47,8 +47,8 @@ async def explain(call: Call) -> Explanation:
             answer, busy = None, error.refusal.message
         if answer is not None:
             return answer
-    # The forecast was not ready in time. Answer only with the reason why the job waits, because finding this
-    # reason takes little time.
+    # Answer only with the reason of the job's state, because the job does not wait, or because the forecast
+    # was not ready in time. Finding this reason takes little time.
     reason = await why(call, job)
     job = await call.job()
     complete, predicted_s = job.state is not JobState.QUEUED, engine.predicted(job)
@@ -103,9 +103,9 @@ async def plan(call: Call) -> Plan:
 
 
 async def _ask(call: Call, work: Callable[..., Iterator[T]], *arguments: Any) -> T | None:
-    """Run the function `work`, which computes an explain or what-if answer, in the process of the engine
-    copy, and return the answer. Return None if the answer was not ready in time. Stop the function if the
-    client disconnects.
+    """Run the function `work`, which computes the answer to a request, in the process of the engine copy, and
+    return the answer. Return None if the answer was not ready in time. Stop the function if the client
+    disconnects.
     """
     daemon = call.daemon
     asking = asyncio.ensure_future(

@@ -1,4 +1,4 @@
-"""Route of the table of jobs, which has only the columns that the client requests."""
+"""Route of the job table, a list of jobs that has only the columns that the client requests."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from wire.api.job_table import JobTable
 MOST_ROWS = 100_000
 """The most rows of one answer."""
 AT_ONCE = 2_000
-"""The number of rows that are built at a time. The event loop then serves other requests before the next
-rows."""
+"""The number of rows that are built without a break. In the break, the event loop serves other requests."""
 MOST_WORDS = 10_000
 
 
@@ -27,7 +26,8 @@ async def table(call: Call) -> JobTable:
     1. Without `job`, take the jobs that have not ended. With `since`, also take the jobs that have ended
        since that time. Ended jobs that have left the memory come from the store.
     2. With `job`, take these jobs and the elements of these arrays, ended or not. Unknown jobs are left out.
-    3. Keep the jobs of the requested users, queues and projects that were submitted before `until`.
+    3. Of these jobs, keep those of the requested users, queues and projects that were submitted at or before
+       `until`.
     """
     query = call.query
     columns: tuple[str, ...] = query["column"]

@@ -75,8 +75,8 @@ async def submit(call: Call, request: SubmitRequest) -> Submitted:
 
 
 async def _deadline_notes(call: Call, user: str, job: int) -> tuple[str, ...]:
-    """Return notes on whether the job will meet its deadline. If the job will miss its deadline, the notes
-    name a change that would help.
+    """Return a sentence about the job's deadline as a tuple. If the job will miss the deadline, the sentence
+    names a change that would help.
 
     The result is empty if the forecast takes too long.
     """
@@ -205,8 +205,8 @@ async def change(call: Call, request: JobChange) -> JobView:
 
 
 def edit_of(call: Call, job: Job, checked: CheckedChanges, known: dict[str, JobState]) -> inputs.Edit:
-    """Return the engine's input that makes the changes in `checked`. `known` has the final states of ended
-    jobs on which the job depends after the change, by display id (17 or 12_3).
+    """Return the engine's input that makes the changes in `checked`. `known` is the result of `known_to` for
+    this change.
     """
     return inputs.Edit(
         job.id,
@@ -219,8 +219,8 @@ def edit_of(call: Call, job: Job, checked: CheckedChanges, known: dict[str, JobS
 
 
 async def known_to(call: Call, job: Job, request: JobChange) -> dict[str, JobState]:
-    """Return the final states, by display id (17 or 12_3), of the ended jobs on which the job depends after
-    the change.
+    """Return a dict from display id (17 or 12_3) to final state, for the ended jobs on which the job depends
+    after the change.
 
     Only jobs that are in the store and no longer in memory are included.
     """
@@ -306,7 +306,7 @@ async def release(call: Call) -> JobView:
 async def keep(call: Call, request: KeepRequest) -> JobView:
     """Keep a running job for a time although its GPUs are idle.
 
-    Until then the job is neither flagged nor ended because of idle GPUs.
+    For this time, the job is neither flagged nor ended because of its idle GPUs.
     """
     if not 0 < request.for_s <= YEAR_S:
         raise rejected("invalid", "must be more than 0 seconds and at most a year", "for_s")
@@ -317,7 +317,7 @@ async def keep(call: Call, request: KeepRequest) -> JobView:
 
 
 async def preempt(call: Call, action: PreemptAction) -> JobView:
-    """End the attempt of a running job, and queue the job again at its old position."""
+    """Preempt a running job: end its attempt, and queue the job again at its old position."""
     return await _change(call, partial(inputs.Preempt, hold=action.hold))
 
 
@@ -334,6 +334,8 @@ async def _change(call: Call, make: Callable[[int, str], Input]) -> JobView:
 
 
 def need_known(call: Call, job: Job) -> None:
-    """Raise Rejected if the job ended so long ago that the job is no longer in memory."""
+    """Raise Rejected if the job ended so long ago that it is no longer in memory, because the engine can then
+    not change the job.
+    """
     if job.id not in call.daemon.state.jobs:
         raise rejected("conflict", f"job {job.label} is {job.state.value} already", "job")

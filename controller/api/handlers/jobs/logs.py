@@ -27,8 +27,9 @@ _PAGE = 1_000
 LONGEST_TEXT = 1_000
 
 FIRST_PIECE_S = 1.0
-"""Seconds to wait for the first output. After this time the HTTP header is sent, so an error can no longer
-change the HTTP status."""
+"""Seconds to wait for the first output before the HTTP header is sent. An error after this time can no longer
+change the HTTP status.
+"""
 
 
 async def read(call: Call) -> web.StreamResponse:
@@ -43,8 +44,8 @@ async def read(call: Call) -> web.StreamResponse:
     try:
         done, _ = await asyncio.wait({first}, timeout=FIRST_PIECE_S)
         if done:
-            # Wait for the first piece of output before the HTTP header is sent, so that an error of the agent
-            # can still set the HTTP status.
+            # If the agent returned an error, raise this error now, because the HTTP header is not sent yet,
+            # and the error can set the HTTP status.
             first.result()
         return await _send(call.request, first, pieces)
     finally:
@@ -71,8 +72,8 @@ async def search(call: Call) -> LogMatch:
 
 
 async def _log_of(call: Call) -> tuple[Job, int, AgentSession]:
-    """Return the job of the request, the attempt, and the connection to the node that stores the output.
-    Raise Rejected if there is no output.
+    """Return the job of the request, the number of the attempt, and the connection to the node that stores
+    the output. Raise Rejected if there is no output.
     """
     job = await call.job()
     attempt = call.query["attempt"] or job.attempt
@@ -87,9 +88,11 @@ async def _log_of(call: Call) -> tuple[Job, int, AgentSession]:
 
 
 def node_of(job: Job, wanted: str) -> str:
-    """Return the node whose output is sent: `wanted`, or the job's first node if `wanted` is empty.
+    """Return the node of the job that a request names: `wanted`, or the job's first node if `wanted` is
+    empty.
 
-    Raise Rejected if the job has not started or does not use the node `wanted`."""
+    Raise Rejected if the job has not started or does not use the node `wanted`.
+    """
     nodes = list(job.members)
     if not nodes:
         raise rejected("conflict", f"job {job.label} has not started: it is {job.state.value}", "job")
@@ -97,8 +100,9 @@ def node_of(job: Job, wanted: str) -> str:
 
 
 async def _nodes_of(call: Call, job: Job, attempt: int) -> list[str]:
-    """Return the nodes on which an attempt ran. The memory has only the nodes of the current attempt, so read
-    the nodes of an earlier attempt from the journal."""
+    """Return the nodes on which an attempt ran; empty if there was no such attempt. Read the nodes of an
+    earlier attempt from the journal, because the memory has only the nodes of the last attempt.
+    """
     if attempt == job.attempt and job.members:
         return list(job.members)
     after, more = 0, attempt > 0

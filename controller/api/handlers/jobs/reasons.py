@@ -12,18 +12,18 @@ from controller.questions.explanation import explain_reason
 from wire.api.reasons import Why
 
 FEW_WAITING = 100
-"""Up to this many waiting jobs, the controller itself finds the reason, in about a millisecond."""
+"""If at most this many jobs wait, the controller itself finds the reason, in about a millisecond."""
 
 
 async def why(call: Call, job: Job) -> Why:
     """Return the reason why the job is in its state, with a sentence for users.
 
-    1. If at most FEW_WAITING jobs wait, or the job is not ready to start, the controller finds the reason.
-    2. Otherwise the engine copy (a separate process) finds the reason, because this takes up to a second with
-       10,000 different jobs in the queue. The engine copy also finds the reason if scheduler profiles share
-       nodes, because the search then changes backfill reservations.
-    3. If the engine copy does not answer in time, the reason that the last scheduling cycle recorded is
-       returned.
+    1. The controller finds the reason if the job is not ready to start, or if at most FEW_WAITING jobs wait
+       and the job's scheduler profile shares no nodes with another profile.
+    2. In all other cases, the engine copy (a separate process) finds the reason, because the search takes up
+       to a second with 10,000 different jobs in the queue, and because it changes backfill reservations if
+       profiles share nodes.
+    3. If the engine copy does not answer in time, return the reason that the last scheduling cycle recorded.
     """
     daemon = call.daemon
     engine = daemon.engine

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 async def submit(call: Call, request: SbatchRequest) -> Submitted:
     """Queue a batch script with #SBATCH lines. The answer names the options that have no effect."""
-    # Translate in a thread, because a large script would delay other requests.
+    # Translate the script in a thread, because the translation of a large script would delay other requests.
     made = await asyncio.to_thread(_translated, request)
     spec = made.spec
     _require_reservations(call, made)
@@ -46,8 +46,9 @@ def _require_reservations(call: Call, made: BatchJob) -> None:
 
 
 def _translated(request: SbatchRequest) -> BatchJob:
-    """Return the job that the batch script describes. The command sbatch uses the same code, so both make the
-    same job. The code is imported only here, because most controllers never get a batch script."""
+    """Return the job that the batch script describes, with the code that the command sbatch also uses. This
+    code is imported only here, because most controllers never get a batch script.
+    """
     from cli.slurm.programs import SlurmError
     from cli.slurm.submit.batch_job import BatchRequest, batch_job
 

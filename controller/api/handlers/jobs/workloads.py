@@ -111,7 +111,9 @@ async def _submit_of(call: Call, request: WorkloadRequest) -> inputs.SubmitWorkl
 
 
 async def _ordered(call: Call, given: Input) -> WorkloadAnswer:
-    """Pass a command to the engine, and return the state of the workload after the command."""
+    """Pass a command about a workload to the engine. Return the workload after the command, and the jobs that
+    the command concerned.
+    """
     reply = await call.daemon.ask(given)
     if isinstance(reply, Refusal):
         raise Rejected(_in_spec(reply) if isinstance(given, inputs.SubmitWorkload) else reply)
@@ -125,8 +127,9 @@ def _in_spec(refused: Refusal) -> Refusal:
 
 
 async def _permitted(call: Call, need: Need) -> Workload:
-    """Return the workload that the URL names. Raise Rejected if the caller may not use the workload in this
-    way."""
+    """Return the workload that the URL names. Raise Rejected if the caller does not have the right `need` for
+    the workload.
+    """
     await call.daemon.settled()
     workload = _named(call)
     privileged = await call.identity.privileged_user(workload.user)

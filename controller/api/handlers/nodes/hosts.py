@@ -16,10 +16,11 @@ from wire.cluster.hosts import HostSpec, checked_node_name, host_problems
 async def preflight(call: Call, request: NodeRequest) -> Preflight:
     """Check whether a host can become a node. The check writes only the agent's program files to the host.
 
-    Without settings of a host, check the host of the node with this name."""
+    If the request has no host settings, check the host of the node with this name.
+    """
     configured = call.daemon.config.nodes.get(request.name)
     if request.host is None and configured is not None and configured.host is None:
-        # No SSH, because the agent of this node runs on the controller's own machine.
+        # Check without SSH, because the agent of this node runs on the controller's own machine.
         return await call.daemon.hosts.local_preflight(request.name)
     host = request.host or await _host_of(call, request.name)
     _check(request.name, host, request.host_key)
@@ -86,8 +87,9 @@ async def _host_of(call: Call, name: str) -> HostSpec:
 
 
 def _permit_host(call: Call, name: str, host: HostSpec) -> None:
-    """Raise Rejected if the caller may not use these host settings. Only an admin may set the program, the
-    SSH key or the directories of a host."""
+    """Raise Rejected if the caller may not set these host settings for the node `name` (see
+    `host_refusal`).
+    """
     node, configured = call.daemon.state.nodes.get(name), call.daemon.config.nodes.get(name)
     present = configured.host if configured is not None else node.host if node is not None else None
     refused = host_refusal(call.caller, host, present)

@@ -48,7 +48,7 @@ async def drain(call: Call, body: NodeDrain) -> NodeView:
 
 
 def _drain_view(call: Call, node: Node, body: NodeDrain) -> TimedDrainView | None:
-    """Return the API's view of the timed drain that the request asks for."""
+    """Return the API's view of the timed drain in the request. Raise Rejected if its time is in the past."""
     assert body.empty_by is not None
     past = past_drain(body.empty_by, call.daemon.now())
     if past is not None:

@@ -14,8 +14,8 @@ from wire.names import JobState
 from wire.text import printable
 
 POLICY = ("order", "then", "backfill", "backfill_delay_s", "backfill_depth", "filters", "scorers", "picker")
-"""The keys of [scheduler] that a scheduler profile may replace. The key `strategy` is missing, because views
-show its scorers and its picker instead.
+"""The keys of [scheduler] that a scheduler profile may override. The key `strategy` is left out, because
+views show the scorers and the picker of the strategy instead.
 """
 
 

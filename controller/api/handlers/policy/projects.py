@@ -40,7 +40,7 @@ async def show(call: Call) -> ProjectView:
 
 
 def _views(call: Call, names: list[str]) -> tuple[ProjectView, ...]:
-    """Return the views of these projects."""
+    """Return the API's views of these projects."""
     daemon = call.daemon
     state, config, pipeline, now = daemon.state, daemon.config, daemon.engine.pipeline, daemon.now()
     rules, tree = pipeline.rules.projects, state.shares
@@ -80,8 +80,8 @@ def declared_projects(call: Call) -> set[str]:
 
 
 def entitlements(tree: ShareTree, projects: set[str]) -> Mapping[str, float]:
-    """Return the part of the cluster to which each project is entitled while all of these projects have
-    waiting jobs.
+    """Return the part of the cluster, from 0 to 1, to which each project is entitled while all of `projects`
+    have waiting jobs.
 
     1. Organisations, and the projects outside organisations, divide the cluster by their weights.
     2. The projects of an organisation divide its part by their weights.

@@ -44,8 +44,8 @@ async def listing(call: Call) -> QueueList:
 
 
 def queue_day(figures: QueueFigures | None, since: float, now: float) -> QueueDay:
-    """Return the numbers of started and ended jobs of a queue, and their waits, between `since` and `now`.
-    All are zero if `figures` is None.
+    """Return the numbers of started and ended jobs of a queue, and the waits of its jobs, between `since` and
+    `now`. If `figures` is None, the numbers are 0 and the waits are None.
     """
     each = figures or QueueFigures()
     hours = (now - since) / HOUR_S
@@ -62,6 +62,6 @@ def queue_day(figures: QueueFigures | None, since: float, now: float) -> QueueDa
 
 
 def phrases_by_queue(call: Call) -> dict[str, tuple[str, ...]]:
-    """Return for each queue the phrases, such as "at most 8 GPUs per job", that describe its policy."""
+    """Return a dict from queue to the phrases that describe its policy, such as "at most 8 GPUs per job"."""
     found = queue_policies(call.daemon.config, call.daemon.engine.pipeline)
     return {each.queue: each.phrases for each in found}

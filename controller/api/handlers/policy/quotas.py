@@ -101,7 +101,7 @@ async def unset(call: Call) -> QuotaView:
 
 
 def quota_views(call: Call, keys: Iterable[TenantKey]) -> tuple[QuotaView, ...]:
-    """Return the limits and the use of these users, projects and queues."""
+    """Return the limits and the usage of these users, projects and queues."""
     policies, unused = phrases_by_queue(call), _unused_gpu_time(call)
     return tuple(_view(call, key, policies, unused) for key in keys)
 

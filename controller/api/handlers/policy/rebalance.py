@@ -18,7 +18,7 @@ from wire.api.policy.rebalance import (
 )
 
 MOST = 100
-"""Number of latest moves in the answer."""
+"""The most moves of the past in the answer."""
 
 
 async def show(call: Call) -> RebalanceView:

@@ -21,8 +21,8 @@ from wire.api.policy.scheduler import (
 from wire.names import JobState
 
 LONGEST_S = 30.0
-"""Seconds to wait for a scheduling cycle that a request asked for. After this time the answer says that the
-cycle has not finished.
+"""Seconds to wait for a requested scheduling cycle. After this time the request is refused with the code
+busy.
 """
 
 
@@ -84,7 +84,7 @@ def _nodes(state: State, tree: NetworkTopology | None) -> list[NodeTopology]:
 
 
 def _switches(nodes: tuple[NodeTopology, ...]) -> tuple[SwitchView, ...]:
-    """Return all switches, each after the switch above it."""
+    """Return all switches above these nodes. Each switch comes after the switch above it."""
     below: dict[tuple[str, ...], list[str]] = {}
     for node in nodes:
         for depth in range(len(node.switches)):

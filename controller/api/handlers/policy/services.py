@@ -80,8 +80,9 @@ def _view(engine: Engine, service: Service, now: float) -> ServiceView:
 
 
 def _problem_of(refusal: Refusal) -> str:
-    """Return the message of the refusal. Put the name of the field in front unless the message contains
-    it."""
+    """Return the message of the refusal, preceded by the name of the field if the message does not contain
+    this name.
+    """
     if not refusal.where or refusal.where in refusal.message:
         return refusal.message
     return f"{refusal.where}: {refusal.message}"

@@ -1,4 +1,4 @@
-"""Routes of fair shares: list weights, limits and use, and set weights and limits."""
+"""Routes of fair shares: list weights, limits and usage, and set weights and limits."""
 
 from __future__ import annotations
 

@@ -73,8 +73,9 @@ def _need(need: Need, call: Call) -> None:
 
 
 def _text(call: Call, request: ConfigRequest) -> str | None:
-    """Return the text of scheduler.toml that the request contains or selects. Return None for the
-    controller's own file."""
+    """Return the text of the scheduler.toml that the request sends or, with `previous`, of the previous
+    configuration. Return None if the request means the controller's own file.
+    """
     if not request.previous:
         return request.text
     if request.text is not None:

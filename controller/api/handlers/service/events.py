@@ -25,8 +25,8 @@ async def listing(call: Call) -> EventList:
 
 
 async def event_views(daemon: Daemon, entries: Sequence[JournalEntry]) -> tuple[EventView, ...]:
-    """Return the API's views of journal entries. Each has a sentence that names jobs by display id (such as
-    12_3) and not by internal id.
+    """Return the API's views of journal entries. Each view has a sentence that names jobs by display id (such
+    as 12_3) and not by internal id.
     """
     bodies = [json.loads(entry.body) for entry in entries]
     for facts in bodies:
@@ -36,7 +36,9 @@ async def event_views(daemon: Daemon, entries: Sequence[JournalEntry]) -> tuple[
 
 
 def name_gpu(state: State, facts: dict[str, Any]) -> None:
-    """Add a readable GPU name, such as gpu03:2, to the fields of an event with a GPU UUID."""
+    """If the event `facts` names a GPU by UUID, add the name of the GPU, such as gpu03:2, under the key
+    `gpu`.
+    """
     node = state.nodes.get(str(facts.get("node")))
     index = {gpu.uuid: gpu.index for gpu in node.facts.gpus} if node is not None else {}
     if facts.get("uuid") in index:
@@ -44,8 +46,8 @@ def name_gpu(state: State, facts: dict[str, Any]) -> None:
 
 
 async def _labels(daemon: Daemon, ids: Collection[int]) -> dict[int, str]:
-    """Return the display id (17 or 12_3) of the job with each of these internal ids, from memory or from the
-    store.
+    """Return a dict from each of these internal ids to the display id (17 or 12_3) of the job, from memory or
+    from the store.
     """
     known = {job: there.label for job in ids if (there := daemon.state.jobs.get(job)) is not None}
     missing = [job for job in ids if job not in known]

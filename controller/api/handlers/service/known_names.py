@@ -53,8 +53,8 @@ async def need_share(call: Call, share: str) -> None:
 
 
 async def need_tenant(call: Call, scope: str, name: str) -> None:
-    """Raise Rejected if the user, queue or project is not known. `scope` is "user", "queue" or "project". If
-    scheduler.toml has no [projects], every project name is accepted.
+    """Raise Rejected if the user, queue or project is not known. `scope` is "user", "queue" or "project".
+    Accept every queue name if scheduler.toml has no [queues], and every project name if it has no [projects].
     """
     config = call.daemon.config
     if name == ANY_NAME:

@@ -26,7 +26,9 @@ GIB_HOUR_MIB_S = 1_024 * 3_600
 
 @dataclass(slots=True)
 class Bill:
-    """The cost of billed time: GPU time by the names of the GPU models, CPU time and memory."""
+    """The cost of billed time. `gpu_ms` and `gpus` are the GPU time in milliseconds and its cost, by the
+    names of the GPU models; `cpu` and `memory` are the cost of CPU time and memory.
+    """
 
     gpu_ms: dict[str, int] = field(default_factory=dict)
     gpus: dict[str, Fraction] = field(default_factory=dict)
@@ -40,7 +42,7 @@ class Bill:
 
 
 def bill_of(state: State, times: Iterable[BilledTime]) -> Bill:
-    """Return the total cost of these times."""
+    """Return the bill for these billed times."""
     rules, bill, cpu_ms, memory_mib_s = state.budgets.rules, Bill(), 0, 0
     for each in times:
         model, price = _model(state, rules, each.node)
@@ -54,8 +56,8 @@ def bill_of(state: State, times: Iterable[BilledTime]) -> Bill:
 
 
 def _model(state: State, rules: BudgetRules, node: str) -> tuple[str, Fraction]:
-    """Return the names of the GPU models of a node, and the price of a GPU-hour there: the mean of the prices
-    of its GPUs.
+    """Return the names of the GPU models of a node as one text, and the price of a GPU-hour on this node: the
+    mean of the prices of its GPUs.
     """
     known = state.nodes.by_name.get(node)
     models = [gpu.model for gpu in known.facts.gpus] if known is not None else []

@@ -63,8 +63,9 @@ async def show(call: Call) -> MonthReport:
 
 
 def _month(text: str, zone: str, now: float) -> tuple[str, float, float]:
-    """Return the name of a month, such as 2026-11, and its begin and end in the time zone `zone`. If `text`
-    is empty, return the present month."""
+    """Return the name of the month `text`, such as 2026-11, and its begin and end in the time zone `zone`, in
+    seconds since 1970. If `text` is empty, return the present month.
+    """
     at = ZoneInfo(zone)
     name = text or f"{datetime.fromtimestamp(now, UTC).astimezone(at):%Y-%m}"
     try:
@@ -112,8 +113,8 @@ def _row(state: State, name: str, jobs: int, times: Sequence[BilledTime], waits:
 
 
 def _sums(times: Sequence[BilledTime]) -> tuple[int, float, float, int, float]:
-    """Return the allocated CPU time as milliseconds and hours, the used CPU-hours, and the allocated memory
-    as MiB times seconds and as GiB-hours.
+    """Return five sums over `times`: the allocated CPU time in milliseconds and in hours, the used CPU-hours,
+    and the allocated memory in MiB-seconds and in GiB-hours.
     """
     cpu_ms, used_ms = sum(each.cpu_ms for each in times), sum(each.cpu_used_ms for each in times)
     memory_mib_s = sum(each.memory_mib_s for each in times)

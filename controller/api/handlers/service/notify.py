@@ -154,7 +154,7 @@ def _view(message: Message) -> MessageView:
 
 
 def _target(sink: SinkSection) -> str:
-    """Return the host of a sink, without the path of its URL, which may be a secret."""
+    """Return the host of a sink. Leave out the path of its URL, because the path may be a secret."""
     if sink.kind == "smtp":
         return f"{sink.host}"
     try:

@@ -21,7 +21,7 @@ from wire.api.service.reports import (
 
 BY = (PROJECT, USER)
 USUAL_S = 7 * 86_400
-"""The length of the report in seconds (one week) if `since` is not given."""
+"""The length in seconds of the time that a report covers if `since` is not given (one week)."""
 
 
 async def estimates(call: Call) -> EstimateReport:
@@ -80,7 +80,7 @@ async def budgets_report(call: Call) -> BudgetReport:
 
 
 def budget_views(state: State, now: float) -> Iterator[BudgetView]:
-    """Yield the use and the budget of each project with a budget, ordered by project."""
+    """Yield the usage and the budget of each project with a budget, ordered by project."""
     for project, budget in sorted(state.budgets.rules.budgets.items()):
         each = state.budgets.standing(project, now)
         if each is not None:
@@ -99,7 +99,9 @@ def budget_views(state: State, now: float) -> Iterator[BudgetView]:
 
 
 async def accounted_window(call: Call) -> tuple[float, float]:
-    """Bring the accounting up to date. Return the begin and the end (now) of the report in Unix time."""
+    """Bring the accounting up to date. Return the begin and the end (now) of the time that the report covers,
+    in seconds since 1970.
+    """
     await call.daemon.settled()
     daemon = call.daemon
     now = daemon.now()

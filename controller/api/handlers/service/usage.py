@@ -16,7 +16,7 @@ from wire.api.service.reports import StintList, StintView, UsageList, UsageView
 
 BY = ("user", "project", "queue", "job")
 USUAL_S = 7 * 86_400
-"""The length of the time window in seconds (one week) if `since` is not given."""
+"""The length in seconds of the time window if `since` is not given (one week)."""
 
 
 async def show(call: Call) -> UsageList:
@@ -37,7 +37,9 @@ async def show(call: Call) -> UsageList:
 async def _money(
     call: Call, by: str, since: float, until: float, running: Sequence[UsageRow], names: Sequence[str]
 ) -> dict[str, float]:
-    """Return the cost of each of these users, projects, queues or jobs; empty if [budgets] has no prices."""
+    """Return a dict from each user, project, queue or job in `names` to its cost; empty if [budgets] has no
+    prices.
+    """
     daemon = call.daemon
     if not names or not daemon.state.budgets.rules.priced:
         return {}
