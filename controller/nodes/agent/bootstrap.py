@@ -41,8 +41,10 @@ TRY_S = 6
 _FIND = (
     "exec /bin/sh -c '"
     # A process on the host kills a Python interpreter that takes too long, because the SSH server may not
-    # pass signals to the interpreter.
-    'limited() {{ "$@" < /dev/null & tried=$!; (sleep {try_s}; kill -9 $tried) > /dev/null 2>&1 & watch=$!; '
+    # pass signals to the interpreter. The trap ends `sleep`, which would otherwise outlive its shell.
+    'limited() {{ "$@" < /dev/null & tried=$!; '
+    '(sleep {try_s} & nap=$!; trap "kill $nap; exit" TERM; wait $nap; kill -9 $tried) > /dev/null 2>&1 & '
+    "watch=$!; "
     "wait $tried 2> /dev/null; ended=$?; kill $watch 2> /dev/null; return $ended; }}; "
     'PATH="${{PATH:-/usr/bin}}:/usr/local/bin:/usr/bin:/bin"; export PATH; '
     'for python in {pythons}; do python=$(command -v "$python") || continue; '
