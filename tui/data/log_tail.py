@@ -45,9 +45,7 @@ class Piece:
     note: str
     over: bool
     from_begin: bool = False
-    """True if all lines up to this one, back to the last piece with `fresh`, are the whole log from its first
-    line on.
-    """
+    """True if no line is missing between the beginning of the log and this piece."""
 
 
 class LogTail:

@@ -41,8 +41,8 @@ class LiveWhatIf(Facts):
         app_of(self).show_effect(None)
 
     def try_out(self, request: WhatIf | None) -> None:
-        """Send this what-if request after REST_S seconds, unless another call replaces the request before. If
-        the request is None, remove the answer from the screen.
+        """Send this what-if request after REST_S seconds. Another call within this time replaces the request.
+        If the request is None, remove the answer from the screen.
         """
         if request == self._request or not self.is_attached:
             return

@@ -130,8 +130,8 @@ class PlanPane(Pane):
         return sorted(shown, key=lambda entry: (entry.starts_at, entry.job))
 
     def _keep_job(self) -> None:
-        """If the job under the cursor is not in the row of the cursor and in the shown time, move the cursor
-        to the first job of this row.
+        """If the job under the cursor is not visible in the row of the cursor, move the cursor to the first
+        visible job of this row.
         """
         bars = self._bars()
         if all(entry.job != self.job for entry in bars):

@@ -116,9 +116,7 @@ class JobDetailsView(View):
         return [(self._wrong, "warn")] if self._wrong else []
 
     def changed(self, _changes: Changes) -> None:
-        """Request the details of the job again if the job has changed. Its log and the reason for its waiting
-        may have changed too.
-        """
+        """If the job has changed, request its details, its forecast and its events again."""
         row = self.row
         shape = (row.state, row.attempt, row.detail) if row else None
         if shape != self._shape:

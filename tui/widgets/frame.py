@@ -40,7 +40,7 @@ class HeaderLine(FrameLine):
         return both_ends(left, [*alarms, *right], width)
 
     def _alarms(self) -> list[Piece]:
-        """Return the number of alarms, at every width of the screen; nothing if there is no alarm."""
+        """Return the number of alarms; an empty list if there is no alarm."""
         alarms = app_of(self).model.alarms
         if not alarms:
             return []

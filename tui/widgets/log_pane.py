@@ -61,9 +61,9 @@ class LogPane(Pane):
 
     def place_of(self, beyond_match: int) -> int:
         """Return the byte of the log at which a search begins. Return -1, which means the end of the log,
-        while the end of the log is shown. In a page, this is the line of the last match, or the first visible
-        line if there is no match. `beyond_match` is 1 to begin after this line (for the next match), or 0 to
-        begin at this line (for the previous match).
+        while the end of the log is shown. While a page is shown, a search begins at the line of the last
+        match, or at the first visible line if there is no match. With `beyond_match` = 1 (to find the next
+        match), it begins one line below.
         """
         page = self.shown_page
         if page is None or not page.offsets:

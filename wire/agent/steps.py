@@ -37,8 +37,8 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class StepCall:
-    """The beginning, the usage or the end of a step. srun also sends it when it connects again after a lost
-    connection. The agent of the job's first node records the step, and answers with StepNumber.
+    """The beginning, the usage or the end of a step. srun also sends a StepCall when it connects again after
+    a lost connection. The agent of the job's first node records the step, and answers with StepNumber.
     """
 
     request: int
@@ -71,8 +71,9 @@ class StepsReport:
 @dataclass(frozen=True)
 class OpenTask:
     """Start a task of a step on another node of the attempt. Only an srun with version 0 sends this message.
-    If the connection is lost, the task ends. The controller passes the message to the agent of that node, and
-    passes the output of the task to srun. `variables` are added to the environment of the task.
+    If the connection between srun and the task is lost, the task ends. The controller passes the message to
+    the agent of that node, and passes the output of the task to srun. `variables` are added to the
+    environment of the task.
     """
 
     request: int

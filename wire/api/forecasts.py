@@ -75,9 +75,8 @@ class Explanation:
     other jobs.
     """
     last: str = ""
-    """The reason for which the job will wait just before its forecast start, such as resources after a quota.
-    It is computed only if the job waits now for a quota, a share, the hours of its queue or kept GPUs. Empty
-    if unknown.
+    """The reason for which the job will still wait just before its forecast start. It is computed only if the
+    job waits now for a quota, a share, the hours of its queue or kept GPUs. Empty if unknown.
     """
     no_preemption: str = ""
     """The reason why no running job can be preempted for this job now."""

@@ -23,7 +23,7 @@ class HealthAction(str, enum.Enum):
     RESTART = "restart"
     """The job is stopped and queued again, up to the number of restarts of its restart policy."""
     FAIL = "fail"
-    """The job is stopped and has failed."""
+    """The job is stopped and ends as FAILED."""
     NOTIFY = "notify"
     """The job continues. Its owner sees the event HealthChanged."""
 

@@ -43,7 +43,9 @@ from wire.workload.bodies import (
 from wire.workload.spec import WorkloadSpec
 
 LOG_SEARCH_S = 30.0
-"""The additional seconds that the controller may take to search a log on a node."""
+"""The time limit for the answer is this many seconds longer for a search in a log, because an agent searches
+the log.
+"""
 
 
 class JobCalls(ApiCalls):

@@ -155,7 +155,7 @@ class ServiceCalls(ApiCalls):
         return self._get(ClusterView, "/v1/cluster")
 
     def health(self) -> Health:
-        """Return the health of the controller, with the name and the role of this user."""
+        """Return the health of the controller, with the name and the role of the user of this client."""
         return self._get(Health, "/v1/health")
 
     def events(self, *, after: int = 0, limit: int = 1000, job: Optional[int] = None) -> EventList:
