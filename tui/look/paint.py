@@ -70,8 +70,8 @@ def fit(text: str, width: int, right: bool = False) -> str:
 
 
 def bar(fraction: float, width: int, style: str = "bar") -> list[Piece]:
-    """Return a horizontal bar of `width` cells. The part `fraction` (0 to 1) of its width is filled in the
-    style `style`.
+    """Return a horizontal bar of `width` cells. From the left, `fraction` (0 to 1) of the bar is filled in
+    the style `style`.
     """
     halves = round(max(0.0, min(1.0, fraction)) * width * 2)
     whole, half = divmod(halves, 2)

@@ -40,7 +40,8 @@ class ProjectView:
 @dataclass(frozen=True)
 class ProjectList:
     """All declared projects, and all other projects that have had jobs, ordered by name. `unknown` is what
-    happens to a job in a project that is not declared: open, default or refuse.
+    happens to a job in a project that is not declared: `open` (it is accepted), `default` (it is put into the
+    project default) or `refuse`.
     """
 
     projects: tuple[ProjectView, ...]

@@ -95,8 +95,8 @@ class RunEstimate:
 @dataclass(frozen=True)
 class StartEstimates:
     """The errors of estimated start times. All times are means in seconds. `kind` names the estimate: promise
-    (the reservation of the first waiting job), latest (a forecast from time limits) or likely (a forecast
-    from predicted run times).
+    (the backfill reservation of the first waiting job), latest (a forecast from time limits) or likely (a
+    forecast from predicted run times).
 
     `bias_s` is above 0 if jobs start later than estimated. `error_s` is the mean absolute error. `late`
     is the fraction of jobs that started later than estimated.
