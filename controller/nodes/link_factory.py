@@ -1,4 +1,6 @@
-"""Makes the connections to agents. All connections have the same settings."""
+"""Makes the connections to agents. All connections of a controller have the same ping interval and job
+policy.
+"""
 
 from __future__ import annotations
 

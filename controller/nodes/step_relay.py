@@ -219,8 +219,9 @@ class StepRelay:
             answer(StepNumber(0, error=str(away)))
 
     def _ask_first(self, job: Job, step: Step, answer: Callable[[StepNumber], None]) -> tuple[str, int]:
-        """Pass the record of a step to the agent of the job's first node. Return the key of the call in
-        `_calls`. Raise NodeAway if this agent is not connected."""
+        """Ask the agent of the job's first node to record a step. `answer` is called when the agent answers.
+        Return the key of the call in `_calls`. Raise NodeAway if this agent is not connected.
+        """
         first = next(iter(job.members), "")
         if self._session(first) is None:
             raise NodeAway(f"node {first} is away, and its agent records the steps of job {job.label}")

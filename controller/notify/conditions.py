@@ -29,7 +29,9 @@ SLOW_AGAIN_S = 3_600.0
 QUOTA_WORDS = frozenset(("quota.80", "quota.100"))
 
 LimitKey = tuple[str, str, str]
-"""The scope, name and resource of a limit, such as ("project", "vision", "GPUs")."""
+"""The scope and name of a tenant, and the name of one of its limits, such as ("user", "ann", "the quota of
+user 'ann' on CPUs").
+"""
 
 
 class Conditions:

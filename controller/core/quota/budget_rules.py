@@ -17,9 +17,9 @@ class BudgetAction(enum.Enum):
     ALERT = "alert"
     """An event is recorded; the waiting jobs are not affected."""
     LOW = "low"
-    """The jobs come after the jobs of all other projects."""
+    """The jobs of the project come after the jobs of all other projects."""
     STOP = "stop"
-    """The jobs wait until the next month."""
+    """The jobs of the project wait until the next month."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,6 @@ class BudgetRules:
     """The budgets of projects, and the prices of GPU-hours, CPU-hours and memory, from scheduler.toml."""
 
     budgets: Mapping[str, Budget] = field(default_factory=dict)
-    """The budgets by project."""
     price: float = 0.0
     """The price of a GPU-hour of a model that is not in `price_per_model`."""
     price_per_model: Mapping[str, float] = field(default_factory=dict)

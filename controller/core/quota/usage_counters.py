@@ -14,9 +14,11 @@ from wire.job.spec import JobSpec
 from wire.names import JobState
 
 CPU, MEMORY, GPU, RUNNING, QUEUED, GPU_TIME = range(6)
-"""Indices in an Amount: 1/1000 CPUs, MiB, 1/1000 GPUs, running jobs, queued jobs, 1/1000 GPU-seconds."""
+"""Indices of resources in an Amount. The units are 1/1000 CPUs, MiB, 1/1000 GPUs, running jobs, queued jobs
+and 1/1000 GPU-seconds.
+"""
 FIRST_MODEL = 6
-"""Index in an Amount of the first GPU model in `UsageCounters.models`: 1/1000 GPUs of this model."""
+"""The index in an Amount of the first GPU model of `UsageCounters.models`. The unit is 1/1000 GPUs."""
 Amount = tuple[int, ...]
 """One amount for each resource. The six resources from CPU to GPU_TIME come first, then each GPU model on
 which a quota has a limit.

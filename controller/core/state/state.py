@@ -90,7 +90,9 @@ class State:
         self.scavengers_last = False
         """True if jobs with the priority SCAVENGER come after all others (see preemption/scavengers.py)."""
         self.gang_after_s: float | None = None
-        """`[scheduler] gang_after_s`: gangs that have waited longer come first; None: never."""
+        """`[scheduler] gang_after_s`: gangs that have waited for more than this many seconds come first;
+        None: no gang comes first because of its wait.
+        """
         self.longest_runs = PredictionConfig(quantile=1.0)
         """The rule that predicts the longest run time of jobs without a time limit, for `assumed_span`."""
         self.releases: list[tuple[float, int]] = []

@@ -15,11 +15,11 @@ _NOTHING = AttemptUse(0, 0, host=HostUse())
 
 
 def usage_rows(job: Job, now: float, so_far: Mapping[str, AttemptUse] = _NOT_MEASURED) -> Iterator[UsageRow]:
-    """Yield a usage record for each member (node) of the job's present attempt. For members that still run,
-    the record ends at `now`.
+    """Yield a usage record for each member of the job's present attempt. For members that still run, the
+    record ends at `now`.
 
-    `so_far` contains the present use of the members that still run, by node name. The use of an ended member
-    comes from the report of its end. A member that never started gets no record.
+    `so_far` contains the measured usage of the members that still run, by node name. The usage of an ended
+    member is in the report of its end. A member that never started gets no record.
     """
     for node, member in job.members.items():
         if member.started_at is None:

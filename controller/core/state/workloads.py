@@ -38,7 +38,6 @@ class Task:
         return self.completed + self.failed + self.cancelled
 
     def add(self, job: int) -> None:
-        """Add a new job."""
         self.total += 1
         if self.spans and sum(self.spans[-1]) == job:
             self.spans[-1][1] += 1

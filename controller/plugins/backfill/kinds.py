@@ -1,4 +1,4 @@
-"""The kinds of backfill: rules for starting jobs while an earlier job waits."""
+"""The kinds of backfill: rules for starting jobs while a job ahead of them in the queue waits."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ class FifoOrder:
 
 @dataclass(frozen=True, slots=True)
 class PriorityOrder:
-    """The `priority` order: jobs with the highest priority (0 to 100) are first, then jobs are in submit
-    order.
+    """The `priority` order: jobs with the highest priority (0 to 100) are first. Jobs with equal priorities
+    are in submit order.
     """
 
     name: ClassVar[str] = "priority"
@@ -34,8 +34,8 @@ class PriorityOrder:
 
 @dataclass(frozen=True, slots=True)
 class ShortestFirstOrder:
-    """The `shortest` order: jobs with the shortest time limit are first, then jobs are in submit order. Jobs
-    without a time limit are last.
+    """The `shortest` order: jobs with the shortest time limit are first. Jobs with equal time limits are in
+    submit order, and jobs without a time limit are last.
     """
 
     name: ClassVar[str] = "shortest"
