@@ -20,7 +20,8 @@ def main() -> int | None:
         from agent.__main__ import main as run
     else:
         if words[:1] == ["--multiprocessing-fork"] or (words[-1:] and words[-1].startswith(_HELPER)):
-            # Handle the processes of corral sim, which multiprocessing starts with sys.executable.
+            # For helper processes of `corral sim`, multiprocessing starts sys.executable, which is this
+            # program. In such a process, freeze_support() does the work of the helper and exits.
             import multiprocessing
 
             multiprocessing.freeze_support()

@@ -19,7 +19,7 @@ OPTIONS = (
     Option("format", "o", help="The fields to print, by letter, such as '%.15i %.10Y'."),
     Option("partition", "p", help="Only jobs of these partitions (queues)."),
     Option("sort", "S"),
-    Option("user", "u", help="Only jobs of these users, names or numbers."),
+    Option("user", "u", help="Only jobs of these users (names or uids), such as ada,1000."),
     switch("verbose", "v"),
     switch("weights", "w", "Print the weights of the parts of the priority."),
     switch("help", "", "Show this help and exit."),

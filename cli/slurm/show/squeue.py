@@ -55,7 +55,7 @@ OPTIONS = (
     switch("start", "", "Print when waiting jobs are expected to start."),
     Option("steps", "s", Value.OPTIONAL),
     Option("states", "t", help="Only jobs in these states, such as PD,R. 'all' selects ended jobs, too."),
-    Option("users", "u", help="Only jobs of these users, names or numbers."),
+    Option("users", "u", help="Only jobs of these users (names or uids), such as ada,1000."),
     switch("verbose", "v"),
     switch("help", "", "Show this help and exit."),
     *COMMON[1:],

@@ -46,7 +46,8 @@ class AgentLink:
     4. If the agent closes a connection without an answer, connect again, because an agent that has just
        started may not know the attempt yet.
 
-    One thread reads the socket, calls the functions of the tasks and connects again. Therefore no message of
+    One thread reads the socket, passes output and ends of tasks to the callbacks of `open`, and connects
+    again after a loss. Therefore no message of
     an earlier connection is handled after the next connection has begun.
     """
 

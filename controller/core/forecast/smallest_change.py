@@ -27,8 +27,8 @@ MAX_EDITS = 3
 MOST_NODES = 4
 """The most drained nodes, and the most cordoned GPUs of one node, for which a resume is tried."""
 MOST_SINGLES = 4
-"""The most running jobs whose preemption is tried, one job at a time, if the waiting job lacks quota or a
-licence.
+"""A waiting job may lack quota or a licence. The search then tries the preemption of one running job. This is
+the largest number of running jobs that it tries.
 """
 ACTOR = "root"
 

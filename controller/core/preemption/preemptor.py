@@ -175,9 +175,9 @@ class Preemptor:
             search.sync(changed, now)
 
     def ends_anyway(self, job: Job, now: float, reserved: Bools | None = None) -> tuple[list[Job], float]:
-        """Return (running jobs, time) if the waiting job will fit when these running jobs have ended. They
-        are likely to have ended at this time, which is less than `spare_ending_s` seconds away. Return
-        ([], NEVER) if the job will not fit so soon without preemption.
+        """Find out whether the waiting job will soon fit without preemption, because running jobs end. If so,
+        return the running jobs that must end first, and the time at which they have probably ended. This time
+        is less than `spare_ending_s` seconds away. Otherwise return ([], NEVER).
         """
         shape = self._placer.shape(job.ask)
         if shape is None or not self._searches:

@@ -51,9 +51,9 @@ def start_short_jobs(cycle: Cycle, now: float, apply: Apply) -> None:
     if cycle.backfill.reserves is Reserves.ALL_JOBS and (
         cycle.reservations.refused or (state.releases and state.releases[0][0] <= now)
     ):
-        # Start no short jobs if another job could not start at its reserved time, or if a job is past its
-        # expected end. A job that could not start has no backfill reservation now, so short jobs could take
-        # its nodes.
+        # Start no job with a shortened limit in two cases. In the first case, a job could not start at its
+        # reserved time. This job has no reservation now, so nothing protects the nodes that it needs. In the
+        # second case, a running job is past its expected end, so the reserved starts after it are unreliable.
         return
     state.shortenable = {number for number in state.shortenable if number in state.queue}
     mine = (cycle.queue.entry(number) for number in state.shortenable if number in cycle.queue)
