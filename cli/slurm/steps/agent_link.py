@@ -47,8 +47,8 @@ class AgentLink:
        started may not know the attempt yet.
 
     One thread reads the socket, passes output and ends of tasks to the callbacks of `open`, and connects
-    again after a loss. Therefore no message of
-    an earlier connection is handled after the next connection has begun.
+    again after a loss. Therefore no message of an earlier connection is handled after the next connection
+    has begun.
     """
 
     def __init__(self, path: str, attempt: str, mark: str) -> None:

@@ -150,8 +150,8 @@ class IdleSampler:
         for group in groups:
             while group.left and (cause := self._waste(engine, group.next_job, now)) and group.take(free):
                 idle[cause] += group.gpus
-        # Count the GPUs for the other jobs that fit (step 5). The cause is what keeps the next job of the group
-        # from starting, such as a backfill reservation.
+        # Count the GPUs for the other jobs that fit (step 5). The cause is what keeps the next job of the
+        # group from starting, such as a backfill reservation.
         for group in groups:
             if group.left and group.nodes_for(free):
                 cause = self._blocker(engine, group.next_job, now)

@@ -122,5 +122,6 @@ def _time_limit_choice(rng: RandomStream) -> Callable[[JobTemplate], float]:
             math.ceil(template.median_s * factor / (10 * MINUTE)) * 10 * MINUTE, LONGEST_LIMIT
         )
     usual = ROUND_LIMITS[1 + int(rng.uniform() * 4)]
-    # This user requests the limit `usual` for each job, or the longest limit if the job typically runs longer.
+    # This user requests the limit `usual` for each job. If the job typically runs longer, the user requests
+    # the longest limit.
     return lambda template: usual if template.median_s < usual else LONGEST_LIMIT
