@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from cli.exit_codes import CommandError
 from cli.spec import job_script
+from cli.spec.dependencies_and_restarts import AFTER, restart_of
 from cli.spec.job_options import FLAG_OF_FIELD, OPTIONS
 from cli.spec.option_layers import Layer, OptionText, from_environment, from_flags, merged
 from cli.spec.options.job_option import JobOption, directory
 from cli.spec.submitter_environment import Submitter, variables
-from cli.spec.time_options import AFTER, restart_of
 from wire.dataclass import dataclass
 from wire.job.gangs import Gang
 from wire.job.health import HealthAction, HealthCheck

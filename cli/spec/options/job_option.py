@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from cli.exit_codes import CommandError
+from cli.spec.dependencies_and_restarts import AFTER, dependencies
 from cli.spec.options import option_texts
-from cli.spec.time_options import AFTER, dependencies
 from wire import amounts
 from wire.dataclass import dataclass
 from wire.job.spec import JobSpec

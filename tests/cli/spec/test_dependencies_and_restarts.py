@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cli.exit_codes import CommandError
-from cli.spec.time_options import restart_of
+from cli.spec.dependencies_and_restarts import restart_of
 from wire.job.start_conditions import Restart, RestartWhen
 
 
