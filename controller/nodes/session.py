@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Protocol
 
 from controller.nodes.exec_sessions import ExecSession
-from controller.nodes.hello_validation import invalid_facts
 from controller.nodes.link import FrameHandler, LogMissing, NodeAway
+from controller.nodes.reported_hardware import invalid_facts
 from controller.nodes.step_relay import RelayedTask, TaskAnswer
 from wire.agent.frames import MAX_FRAME, ControllerFrame, pack, unpack
 from wire.agent.orders import (
