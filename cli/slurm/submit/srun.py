@@ -15,8 +15,8 @@ from cli.slurm.programs import SlurmError
 from cli.slurm.steps.agent_link import AgentLink
 from cli.slurm.steps.layout import StepLayout, layout, step_variables, task_variables
 from cli.slurm.steps.links import ApiLink, LinkLost, StepLink, node_of, open_link
+from cli.slurm.steps.run_step import StepTasks, TaskCommand
 from cli.slurm.steps.task_gpus import GpuSlice
-from cli.slurm.steps.tasks import StepTasks, TaskCommand
 from cli.spec.sbatch.options import JOB_OPTIONS
 from wire.cluster.hostlist import expand_hostlist, fold_hostlist
 from wire.job.steps import Step

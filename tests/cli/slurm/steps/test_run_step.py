@@ -7,7 +7,7 @@ from collections.abc import Callable
 from cli.slurm.arguments import Arguments
 from cli.slurm.steps.layout import Task
 from cli.slurm.steps.links import Output, RemoteCommand, TaskEnd
-from cli.slurm.steps.tasks import StepTasks, TaskCommand
+from cli.slurm.steps.run_step import StepTasks, TaskCommand
 from wire.job.steps import Step
 
 
