@@ -12,8 +12,8 @@ from types import TracebackType
 
 from cli.slurm.programs import SlurmError
 from cli.slurm.refusals import submit_refused
-from cli.slurm.submit.batch_job import BatchRequest, allocation
 from cli.slurm.submit.sbatch import require_reservations
+from cli.slurm.submit.sbatch_to_spec import BatchRequest, allocation
 from wire.api.jobs import JobView, ShellRequest
 from wire.cluster.hostlist import fold_hostlist
 from wire.http.client import Client, Refused, Unreachable

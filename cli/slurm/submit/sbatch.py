@@ -13,7 +13,7 @@ from cli.slurm.arguments import COMMON, Arguments, parse, prints_only_help
 from cli.slurm.programs import SlurmError
 from cli.slurm.refusals import submit_refused, unknown_reservation, unreachable
 from cli.slurm.show.controller import controller
-from cli.slurm.submit.batch_job import BatchJob, BatchRequest, batch_job
+from cli.slurm.submit.sbatch_to_spec import BatchJob, BatchRequest, batch_job
 from cli.spec.job_script import MAX_ARGUMENT_BYTES
 from cli.spec.sbatch.options import BATCH_OPTIONS
 from wire.codec import dumps, encode_once

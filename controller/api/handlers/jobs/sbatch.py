@@ -13,7 +13,7 @@ from wire.api.jobs import SbatchRequest, SubmitRequest, Submitted
 from wire.job.start_conditions import Dependency, Until
 
 if TYPE_CHECKING:
-    from cli.slurm.submit.batch_job import BatchJob
+    from cli.slurm.submit.sbatch_to_spec import BatchJob
 
 
 async def submit(call: Call, request: SbatchRequest) -> Submitted:
@@ -50,7 +50,7 @@ def _translated(request: SbatchRequest) -> BatchJob:
     code is imported only here, because most controllers never get a batch script.
     """
     from cli.slurm.programs import SlurmError
-    from cli.slurm.submit.batch_job import BatchRequest, batch_job
+    from cli.slurm.submit.sbatch_to_spec import BatchRequest, batch_job
 
     known = BatchRequest(
         script=request.script,

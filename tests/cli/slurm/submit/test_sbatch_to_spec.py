@@ -9,7 +9,7 @@ import time
 import pytest
 
 from cli.slurm.programs import SlurmError
-from cli.slurm.submit.batch_job import BatchRequest, batch_job
+from cli.slurm.submit.sbatch_to_spec import BatchRequest, batch_job
 from tests.limits import PATIENCE_S
 from wire.job.spec import JobSpec
 
