@@ -34,7 +34,7 @@ from tui.data.request_workers import RequestWorkers
 from tui.dialogs.dialog import Dialog
 from tui.look import clipboard
 from tui.look.ascii import AsciiOnly
-from tui.look.paint import Paint
+from tui.look.styled_lines import Paint
 from tui.look.theme import SIXTEEN, THEMES, styles
 from tui.pulse.panel import Jump
 from tui.views.events import EventsView

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tui.actions import ScreenAction
     from tui.data.model import ClusterModel
     from tui.data.request_workers import RequestWorkers
-    from tui.look.paint import Paint
+    from tui.look.styled_lines import Paint
     from tui.pulse.panel import Jump
     from tui.views.view import View
     from wire.api.forecasts import Easing, WhatIfAnswer

@@ -10,7 +10,7 @@ from typing import Final
 
 from tui.data.lists.move_lists import MoveRow
 from tui.look import cells
-from tui.look.paint import Piece
+from tui.look.styled_lines import Piece
 from wire.api.forecasts import Easing, JobEdit, QuotaEdit, WhatIf
 from wire.api.jobs import JobView
 from wire.api.nodes import GpuView, NodeView

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tui.look.paint import Piece, fit
+from tui.look.styled_lines import Piece, fit
 from wire.api.forecasts import Shift, WhatIfAnswer
 from wire.api.what_if_words import counts, delay, extent, hours, moment, starts_known_in_one_case
 from wire.text import counted, printable

@@ -13,7 +13,7 @@ from textual.widgets import Static
 
 from tui import actions
 from tui.app_interface import app_of
-from tui.look.paint import Piece
+from tui.look.styled_lines import Piece
 from tui.widgets.line import FrameLine
 from wire.text import printable
 

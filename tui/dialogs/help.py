@@ -11,7 +11,7 @@ from textual.containers import Vertical
 
 from tui.actions import EVERYWHERE, LISTS, ScreenAction, actions_of, keys_of, shown_command, shown_key
 from tui.dialogs.dialog import Dialog
-from tui.look.paint import Piece, fit
+from tui.look.styled_lines import Piece, fit
 from tui.widgets.lines_pane import LinesPane
 
 _FILTERS = (

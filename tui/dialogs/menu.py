@@ -17,7 +17,7 @@ from textual.widgets import Input
 from tui.app_interface import app_of
 from tui.dialogs.dialog import Dialog
 from tui.look import glyphs
-from tui.look.paint import Piece, both_ends, fit
+from tui.look.styled_lines import Piece, both_ends, fit
 from tui.widgets.pane import Pane
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tui.look import cells
-from tui.look.paint import Piece, fit, length
+from tui.look.styled_lines import Piece, fit, length
 from tui.pulse.lists import event_style
 from wire.api.forecasts import Explanation
 from wire.api.jobs import JobView

@@ -9,7 +9,7 @@ from typing import Final
 from tui.data.model import ClusterModel
 from tui.job.why import reason_lines
 from tui.look import cells, glyphs
-from tui.look.paint import Piece, bar
+from tui.look.styled_lines import Piece, bar
 from wire.api.jobs import Held, JobDetail, JobView
 from wire.job.spec import JobSpec, gpus_text
 from wire.names import JobState, Reason, priority_name

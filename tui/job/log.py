@@ -11,7 +11,7 @@ from tui.data import log_page
 from tui.data.log_page import FoundPage, LogPage
 from tui.data.log_tail import LogTail
 from tui.data.request_workers import Failure, failure_text
-from tui.look.paint import Piece
+from tui.look.styled_lines import Piece
 from tui.widgets.log_pane import LogPane
 from wire.text import counted, memory, printable
 

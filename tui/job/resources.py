@@ -10,7 +10,7 @@ from tui.data.model import ClusterModel
 from tui.job.facts import command_line
 from tui.look import cells, glyphs
 from tui.look.graphs import Values
-from tui.look.paint import Piece, fit
+from tui.look.styled_lines import Piece, fit
 from wire.api.jobs import JobDetail, JobView
 from wire.codec import dumps, encode
 from wire.job.spec import JobSpec

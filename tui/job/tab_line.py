@@ -7,7 +7,7 @@ from typing import Final
 
 from textual import events
 
-from tui.look.paint import Piece, both_ends, length
+from tui.look.styled_lines import Piece, both_ends, length
 from tui.widgets.line import FrameLine
 
 LOG, WHY, ATTEMPTS, GPUS, SPEC, EVENTS = TABS = ("log", "why", "attempts", "GPUs", "spec", "events")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from tui.job.attempts import Attempt, timeline
 from tui.look import cells
-from tui.look.paint import Piece, bar, fit
+from tui.look.styled_lines import Piece, bar, fit
 from wire.api.forecasts import Explanation
 from wire.api.jobs import JobDetail, JobView
 from wire.api.reasons import FilterLoss, NodeScore, Points, Why

@@ -10,7 +10,7 @@ from textual.color import Color
 from textual.filter import LineFilter
 
 from tui.look.glyphs import ASCII
-from tui.look.paint import span
+from tui.look.styled_lines import span
 
 
 class AsciiOnly(LineFilter):

@@ -9,7 +9,7 @@ from itertools import groupby
 from tui.data.model import job_location
 from tui.look import glyphs
 from tui.look.graphs import Values, heat
-from tui.look.paint import Piece, level
+from tui.look.styled_lines import Piece, level
 from wire.api.jobs import JobView
 from wire.api.nodes import GpuView, NodeView
 from wire.job.spec import gpus_text

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from tui.look.paint import Piece
+from tui.look.styled_lines import Piece
 
 Row = TypeVar("Row")
 

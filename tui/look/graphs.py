@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Final, TypeVar
 
-from tui.look.paint import Piece, level
+from tui.look.styled_lines import Piece, level
 
 Values = Sequence[float | None]
 """Values at times with equal distances, oldest first. A value is None if there is no sample for its time."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Final
 
-from tui.look.paint import Piece, span
+from tui.look.styled_lines import Piece, span
 from tui.plan.chart_rows import ChartRow
 from tui.plan.timeline import Timeline
 from wire.api.forecasts import CERTAIN, DRAIN, LIKELY, PlanEntry

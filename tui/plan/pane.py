@@ -8,7 +8,7 @@ from textual import events
 from textual.strip import Strip
 
 from tui.app_interface import app_of
-from tui.look.paint import Piece, fit
+from tui.look.styled_lines import Piece, fit
 from tui.plan.bars import bar_end, draw_row, user_style
 from tui.plan.chart_rows import ChartRow
 from tui.plan.timeline import Timeline

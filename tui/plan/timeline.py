@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tui.look.paint import fit
+from tui.look.styled_lines import fit
 
 SPANS_S: Final = (1_800.0, 3_600.0, 10_800.0, 21_600.0, 43_200.0, 86_400.0, 259_200.0, 604_800.0)
 """The lengths of time, in seconds, that the chart can show: half an hour to a week."""

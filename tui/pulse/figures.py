@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tui.look.graphs import Values, area_graph, round_up, sparkline
-from tui.look.paint import Piece, fit
+from tui.look.styled_lines import Piece, fit
 from tui.pulse.history import PulseHistory
 from tui.pulse.panel import Jump, PanelRow, title
 from wire.api.service.cluster import PulseSample

@@ -8,7 +8,7 @@ from typing import Final
 
 from tui.look import cells
 from tui.look.graphs import heat
-from tui.look.paint import Piece, fit, level
+from tui.look.styled_lines import Piece, fit, level
 from tui.pulse.panel import Jump, PanelRow
 from wire.api.nodes import GpuView, NodeView
 from wire.text import printable

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from tui.data.lists.filter import exact_filter
 from tui.look import glyphs
-from tui.look.paint import Piece, fit, share_bar
+from tui.look.styled_lines import Piece, fit, share_bar
 from tui.pulse.alarms import Alarm
 from tui.pulse.panel import Jump, PanelRow, title
 from wire.api.forecasts import Plan

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Final, Literal
 
-from tui.look.paint import Piece, length
+from tui.look.styled_lines import Piece, length
 
 
 @dataclass(frozen=True)

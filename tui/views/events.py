@@ -12,7 +12,7 @@ from tui.app_interface import app_of
 from tui.data.cluster_feed import Changes
 from tui.look import cells
 from tui.look.columns import ListColumn
-from tui.look.paint import Piece
+from tui.look.styled_lines import Piece
 from tui.pulse.lists import QUIET, event_style
 from tui.views.list_view import ListView
 from tui.views.view import bindings

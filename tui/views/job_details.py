@@ -23,7 +23,7 @@ from tui.job.resources import gpu_lines, spec_lines
 from tui.job.tab_line import ATTEMPTS, EVENTS, GPUS, LOG, SPEC, TABS, WHY, TabLine
 from tui.job.why import why_lines
 from tui.look.graphs import Values
-from tui.look.paint import Piece
+from tui.look.styled_lines import Piece
 from tui.views.view import View, bindings
 from tui.widgets.facts import Facts
 from tui.widgets.lines_pane import LinesPane

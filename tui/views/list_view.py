@@ -13,7 +13,7 @@ from tui.data.lists.listing import Key, Listing
 from tui.dialogs.menu import Menu, MenuEntry
 from tui.look import glyphs
 from tui.look.columns import ListColumn
-from tui.look.paint import Piece
+from tui.look.styled_lines import Piece
 from tui.views.view import View
 from tui.widgets.table import ListTable
 from wire.text import printable

@@ -13,7 +13,7 @@ from tui import actions
 from tui.app_interface import app_of
 from tui.data.cluster_feed import Changes
 from tui.data.load_history import LoadRequests, ShownRows
-from tui.look.paint import Piece
+from tui.look.styled_lines import Piece
 from tui.views.view import View, bindings
 from tui.widgets.node_card import NodeCard
 from wire.api.nodes import NodeView

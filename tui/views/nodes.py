@@ -15,7 +15,7 @@ from tui.data.lists.listing import Listing
 from tui.data.load_history import LoadRequests, ShownRows
 from tui.look import cells, glyphs
 from tui.look.columns import ListColumn
-from tui.look.paint import Piece, bar
+from tui.look.styled_lines import Piece, bar
 from tui.views.list_view import ListView
 from tui.views.view import bindings
 from tui.widgets.node_card import NodeCard

@@ -16,7 +16,7 @@ from tui.data.lists.filter import FilterError, RowFilter, parse
 from tui.data.request_workers import Failure, failure_text
 from tui.look import cells
 from tui.look.graphs import sparkline
-from tui.look.paint import Piece
+from tui.look.styled_lines import Piece
 from tui.plan.bars import DRAINED_SIGN, LIKELY_SIGN, LIMIT_SIGN, RESERVED_SIGN, RUNNING_SIGN, TAIL_SIGN
 from tui.plan.chart_rows import GROUPINGS, ChartRow, chart_rows
 from tui.plan.effect import PlanEffect

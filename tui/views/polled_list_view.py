@@ -14,7 +14,7 @@ from tui.app_interface import app_of
 from tui.data.cluster_feed import Changes
 from tui.data.lists.listing import Listing
 from tui.data.request_workers import Failure, failure_text
-from tui.look.paint import Piece
+from tui.look.styled_lines import Piece
 from tui.views.list_view import ListView, Row
 from tui.widgets.facts import Facts
 from wire.http.client import Client, Refused, Unreachable

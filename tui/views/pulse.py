@@ -12,7 +12,7 @@ from tui import actions
 from tui.app_interface import app_of
 from tui.data.cluster_feed import Changes
 from tui.data.request_workers import Failure
-from tui.look.paint import Piece
+from tui.look.styled_lines import Piece
 from tui.pulse.figures import GraphTime
 from tui.pulse.history import RANGES_S
 from tui.pulse.layout import PulseData, arrange

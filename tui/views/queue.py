@@ -18,7 +18,7 @@ from tui.data.load_history import LoadRequests, ShownRows
 from tui.data.request_workers import Failure
 from tui.look import cells
 from tui.look.columns import ListColumn
-from tui.look.paint import Piece
+from tui.look.styled_lines import Piece
 from tui.views.list_view import ListView
 from tui.views.view import bindings
 from tui.widgets.job_peek import JobPeek

@@ -16,7 +16,7 @@ from textual.strip import Strip
 from tui.app_interface import app_of
 from tui.data.model import natural_sort_key
 from tui.look import glyphs
-from tui.look.paint import Piece, fit
+from tui.look.styled_lines import Piece, fit
 from tui.plan.timeline import Timeline
 from tui.widgets.pane import Pane
 from wire.api.jobs import JobView

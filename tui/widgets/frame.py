@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from tui.actions import footer_of, keys_of, shown_key
 from tui.app_interface import app_of
 from tui.look import glyphs
-from tui.look.paint import Piece, bar, both_ends, length
+from tui.look.styled_lines import Piece, bar, both_ends, length
 from tui.views.view import View
 from tui.widgets.line import FrameLine
 from wire.job.spec import gpus_text

@@ -12,7 +12,7 @@ from textual.widget import Widget
 from tui.app_interface import app_of
 from tui.data.request_workers import Failure
 from tui.job.facts import job_facts
-from tui.look.paint import Piece
+from tui.look.styled_lines import Piece
 from wire.api.jobs import JobDetail, JobView
 
 REST_S: Final = 0.3

@@ -9,7 +9,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from tui.app_interface import app_of
-from tui.look.paint import Piece
+from tui.look.styled_lines import Piece
 
 
 class FrameLine(Widget):

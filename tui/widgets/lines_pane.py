@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.strip import Strip
 
 from tui.app_interface import app_of
-from tui.look.paint import Piece
+from tui.look.styled_lines import Piece
 from tui.widgets.pane import Pane
 
 

@@ -13,7 +13,7 @@ from textual.strip import Strip
 from tui.app_interface import app_of
 from tui.data.log_page import LogPage
 from tui.data.log_tail import KEPT_LINES, Piece
-from tui.look.paint import span
+from tui.look.styled_lines import span
 from tui.widgets.pane import Pane
 
 _TROUBLE = re.compile(

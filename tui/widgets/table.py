@@ -14,7 +14,7 @@ from tui.app_interface import app_of
 from tui.data.lists.listing import Key, Listing
 from tui.look import glyphs
 from tui.look.columns import GUTTER, ListColumn, fit_columns
-from tui.look.paint import Piece, fit, length
+from tui.look.styled_lines import Piece, fit, length
 from tui.widgets.pane import Pane
 
 Row = TypeVar("Row")

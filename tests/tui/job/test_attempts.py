@@ -8,7 +8,7 @@ import pytest
 
 from tests.tui.recorded import NOW, job, life
 from tui.job.attempts import attempt_lines, attempts, timeline
-from tui.look.paint import length
+from tui.look.styled_lines import length
 from wire.api.forecasts import Explanation
 from wire.api.reasons import Why
 from wire.names import JobState, Reason

@@ -11,7 +11,7 @@ from textual.strip import Strip
 from tui.data.model import job_listing
 from tui.look import cells, theme
 from tui.look.columns import GUTTER, fit_columns
-from tui.look.paint import Paint, bar, both_ends, fit, length, span
+from tui.look.styled_lines import Paint, bar, both_ends, fit, length, span
 from tui.views.queue import QueueView
 from tui.widgets.pane import _changed_part
 

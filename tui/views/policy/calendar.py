@@ -13,7 +13,7 @@ from tui.app_interface import app_of
 from tui.data.cluster_feed import Changes
 from tui.data.request_workers import Failure
 from tui.look import cells
-from tui.look.paint import Piece
+from tui.look.styled_lines import Piece
 from tui.views.view import View, bindings
 from tui.widgets.calendar_pane import DRAINED, JOB, NO_LIMIT, RESERVED, CalendarPane, filled_form
 from wire.api.nodes import NodeView

@@ -13,7 +13,7 @@ from tui.changes.confirm import move_line
 from tui.data.lists.move_lists import MoveRow, move_rows
 from tui.look import cells, glyphs
 from tui.look.columns import ListColumn
-from tui.look.paint import Piece
+from tui.look.styled_lines import Piece
 from tui.views.polled_list_view import PolledListView
 from tui.views.view import bindings
 from wire.api.jobs import Moved

@@ -15,7 +15,7 @@ from tui.data.lists.tenant_lists import quota_state
 from tui.forms.quota import KINDS
 from tui.look import cells
 from tui.look.columns import ListColumn
-from tui.look.paint import Piece
+from tui.look.styled_lines import Piece
 from tui.views.polled_list_view import PolledListView
 from tui.views.view import bindings
 from wire.api.policy.quotas import QuotaList, QuotaView, model_use_text

@@ -13,7 +13,7 @@ from tui.app_interface import app_of
 from tui.data.lists.tenant_lists import reservation_for
 from tui.look import cells, glyphs
 from tui.look.columns import ListColumn
-from tui.look.paint import Piece
+from tui.look.styled_lines import Piece
 from tui.views.polled_list_view import PolledListView
 from tui.views.view import bindings
 from wire.api.policy.reservations import ReservationList, ReservationView

@@ -14,7 +14,7 @@ from tui.data.lists.filter import exact_filter
 from tui.data.lists.tenant_lists import share_state
 from tui.look import cells
 from tui.look.columns import ListColumn
-from tui.look.paint import Piece, share_bar
+from tui.look.styled_lines import Piece, share_bar
 from tui.views.polled_list_view import PolledListView
 from tui.views.view import bindings
 from wire.api.policy.shares import ShareList, ShareView
