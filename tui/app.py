@@ -51,7 +51,7 @@ from tui.views.pulse import PulseView
 from tui.views.queue import QueueView
 from tui.views.view import View
 from tui.widgets.filter_line import FilterLine
-from tui.widgets.frame import FooterLine, HeaderLine, StatusLine, TrailLine
+from tui.widgets.header_and_footer import FooterLine, HeaderLine, StatusLine, TrailLine
 from wire.api.forecasts import Easing, WhatIfAnswer
 from wire.api.jobs import JobView
 from wire.api.nodes import GpuView, NodeView

@@ -13,7 +13,7 @@ from tui.dialogs.confirm import ConfirmDialog
 from tui.dialogs.menu import Menu
 from tui.views.job_details import JobDetailsView
 from tui.views.queue import QueueView
-from tui.widgets.frame import StatusLine
+from tui.widgets.header_and_footer import StatusLine
 from tui.widgets.table import ListTable
 from wire.names import GpuHealth, JobState
 
