@@ -18,7 +18,7 @@ from tui.app_interface import app_of
 from tui.dialogs.dialog import Dialog
 from tui.look import glyphs
 from tui.look.styled_lines import Piece, both_ends, fit
-from tui.widgets.pane import Pane
+from tui.widgets.scrolling_pane import Pane
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from tui.look.styled_lines import Piece, fit
 from tui.plan.bars import bar_end, draw_row, user_style
 from tui.plan.chart_rows import ChartRow
 from tui.plan.timeline import Timeline
-from tui.widgets.pane import Pane
+from tui.widgets.scrolling_pane import Pane
 from wire.api.forecasts import PlanEntry
 from wire.text import printable
 

@@ -8,7 +8,7 @@ from textual.strip import Strip
 from tui.app_interface import app_of
 from tui.look import glyphs
 from tui.pulse.panel import Block, Jump
-from tui.widgets.pane import Pane
+from tui.widgets.scrolling_pane import Pane
 
 
 class PulsePane(Pane):

@@ -28,7 +28,7 @@ from tui.views.view import View, bindings
 from tui.widgets.facts import Facts
 from tui.widgets.lines_pane import LinesPane
 from tui.widgets.log_pane import LogPane
-from tui.widgets.pane import Pane
+from tui.widgets.scrolling_pane import Pane
 from wire.api.forecasts import Explanation
 from wire.api.jobs import JobDetail, JobView
 from wire.api.service.cluster import EventList, EventView, GpuLoadView

@@ -11,7 +11,7 @@ from textual.containers import Vertical
 from tui.actions import actions_of, keys_of
 from tui.data.cluster_feed import Changes
 from tui.look.styled_lines import Piece
-from tui.widgets.pane import Pane
+from tui.widgets.scrolling_pane import Pane
 from wire.api.jobs import JobView
 from wire.api.nodes import NodeView
 

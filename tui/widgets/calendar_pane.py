@@ -18,7 +18,7 @@ from tui.data.model import natural_sort_key
 from tui.look import glyphs
 from tui.look.styled_lines import Piece, fit
 from tui.plan.timeline import Timeline
-from tui.widgets.pane import Pane
+from tui.widgets.scrolling_pane import Pane
 from wire.api.jobs import JobView
 from wire.api.nodes import NodeView
 from wire.api.policy.reservations import ReservationView

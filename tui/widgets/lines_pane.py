@@ -6,7 +6,7 @@ from textual.strip import Strip
 
 from tui.app_interface import app_of
 from tui.look.styled_lines import Piece
-from tui.widgets.pane import Pane
+from tui.widgets.scrolling_pane import Pane
 
 
 class LinesPane(Pane):

@@ -14,7 +14,7 @@ from tui.app_interface import app_of
 from tui.data.log_page import LogPage
 from tui.data.log_tail import KEPT_LINES, Piece
 from tui.look.styled_lines import span
-from tui.widgets.pane import Pane
+from tui.widgets.scrolling_pane import Pane
 
 _TROUBLE = re.compile(
     r"error|exception|traceback|fail|fatal|panic|out of memory|\boom\b|\bnan\b", re.IGNORECASE

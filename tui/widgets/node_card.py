@@ -10,7 +10,7 @@ from textual.strip import Strip
 from tui.app_interface import app_of
 from tui.look import cells, glyphs
 from tui.look.styled_lines import Piece, bar, fit, length
-from tui.widgets.pane import Pane
+from tui.widgets.scrolling_pane import Pane
 from wire.api.nodes import GpuView, NodeView
 from wire.names import GpuHealth
 from wire.text import duration, memory, printable

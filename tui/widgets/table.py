@@ -15,7 +15,7 @@ from tui.data.lists.listing import Key, Listing
 from tui.look import glyphs
 from tui.look.columns import GUTTER, ListColumn, fit_columns
 from tui.look.styled_lines import Piece, fit, length
-from tui.widgets.pane import Pane
+from tui.widgets.scrolling_pane import Pane
 
 Row = TypeVar("Row")
 

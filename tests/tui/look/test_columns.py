@@ -13,7 +13,7 @@ from tui.look import cells, theme
 from tui.look.columns import GUTTER, fit_columns
 from tui.look.styled_lines import Paint, bar, both_ends, fit, length, span
 from tui.views.queue import QueueView
-from tui.widgets.pane import _changed_part
+from tui.widgets.scrolling_pane import _changed_part
 
 COLUMNS = QueueView(job_listing()).columns()
 PAINT = Paint(theme.styles(theme.DUSK))
