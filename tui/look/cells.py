@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from itertools import groupby
 
-from tui.data.model import job_location
+from tui.data.lists.cluster_lists import job_location
 from tui.look import glyphs
 from tui.look.graphs import Values, heat
 from tui.look.styled_lines import Piece, level

@@ -14,7 +14,7 @@ from textual import events
 from textual.strip import Strip
 
 from tui.app_interface import app_of
-from tui.data.model import natural_sort_key
+from tui.data.lists.cluster_lists import natural_sort_key
 from tui.look import glyphs
 from tui.look.styled_lines import Piece, fit
 from tui.plan.timeline import Timeline

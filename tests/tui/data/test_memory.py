@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tui.data import saved_settings
-from tui.data.model import job_listing, node_listing
+from tui.data.lists.cluster_lists import job_listing, node_listing
 from tui.views.nodes import NodesView
 from tui.views.queue import QueueView
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rich.segment import Segment
 from textual.strip import Strip
 
-from tui.data.model import job_listing
+from tui.data.lists.cluster_lists import job_listing
 from tui.look import cells, theme
 from tui.look.columns import GUTTER, fit_columns
 from tui.look.styled_lines import Paint, bar, both_ends, fit, length, span

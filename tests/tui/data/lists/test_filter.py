@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.tui.recorded import job, jobs, node
+from tui.data.lists.cluster_lists import job_listing, node_listing
 from tui.data.lists.filter import FilterError
-from tui.data.model import job_listing, node_listing
 from wire.names import JobState
 
 

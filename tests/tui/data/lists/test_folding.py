@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.tui.recorded import jobs
 from tests.tui.screens import Screen, press, settled
+from tui.data.lists.cluster_lists import job_listing
 from tui.data.lists.job_listing import JobListing
-from tui.data.model import job_listing
 from wire.api.jobs import JobGroup, JobView
 from wire.names import JobState
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from tests.tui.recorded import job
+from tui.data.lists.cluster_lists import job_listing
 from tui.data.lists.filter import FilterError
 from tui.data.lists.listing import Listing
-from tui.data.model import job_listing
 from wire.api.jobs import JobView
 from wire.names import JobState
 
