@@ -5,8 +5,8 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterable
 
-from controller.sim.clock import Clock
 from controller.sim.generate.random_numbers import RandomStream
+from controller.sim.replay.clock import Clock
 from wire.agent.frames import AgentFrame, ControllerFrame
 from wire.agent.reports import Hello
 

@@ -30,7 +30,7 @@ from controller.core.model.inputs import Input
 from controller.core.model.job import Job
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.state.state import State
-from controller.sim.clock import Clock
+from controller.sim.replay.clock import Clock
 from controller.sim.replay.history import History
 from controller.sim.replay.job_durations import LOST, NEVER, RecordedRun
 from wire.agent.orders import Go, Settle, Start, Stop, TimeLimit

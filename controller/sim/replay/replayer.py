@@ -18,9 +18,9 @@ from controller.core.model.inputs import Input, Tick
 from controller.core.model.job import NEVER
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.state.state import State
-from controller.sim.clock import Clock
 from controller.sim.job_results import SimulatedJobs
 from controller.sim.replay.agents import STEP_S, RecordedAgents
+from controller.sim.replay.clock import Clock
 from controller.sim.replay.history import History, HistoryStep, Mark
 from controller.sim.replay.input_traces import recreate_input
 from controller.sim.restart import restarted
