@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from cli.slurm.steps.links import LinkLost, Output, RemoteCommand, TaskEnd
 from cli.slurm.steps.remote_tasks import RemoteTasks
@@ -31,8 +31,14 @@ _MOST_LOST = 6
 """If the agent closes the connection more often than this without an answer, srun gives up, because the agent
 does not accept this process.
 """
-_LOST = "the agent has closed the connection"
 _READ = 1 << 16
+
+
+@dataclass(frozen=True)
+class ConnectionLost:
+    """The agent has closed the connection with this number before the step had its number."""
+
+    connection: int
 
 
 class AgentLink:
@@ -56,10 +62,14 @@ class AgentLink:
         self._hello = StepHello(attempt, mark, VERSION)
         self._sock: socket.socket | None = None
         self._lock = threading.Lock()
-        self._answers: queue.Queue[StepNumber] = queue.Queue()
+        self._answers: queue.Queue[StepNumber | ConnectionLost] = queue.Queue()
         self._tasks = RemoteTasks(os.urandom(8).hex(), self._send)
         self._step = Step()
         self._calls = 1_000_000_000
+        self._connections = 0
+        """The number of the last connection that `connect` has made. Only that connection can have answered
+        the last call, and its loss answers the call too, whether the loss came before the call or after it.
+        """
         self._closed = False
         self._away_since = 0.0
         self.on_cancel: Callable[[], None] = lambda: None
@@ -84,7 +94,8 @@ class AgentLink:
 
     def connect(self) -> None:
         sock = self._connect(time.monotonic() + AGENT_S)
-        threading.Thread(target=self._run, args=(sock,), daemon=True).start()
+        self._connections += 1
+        threading.Thread(target=self._run, args=(sock, self._connections), daemon=True).start()
 
     def record(self, step: Step) -> int:
         self._step = step
@@ -95,11 +106,11 @@ class AgentLink:
             self._calls += 1
             self._send(StepCall(self._calls, 0, 0, step))
             answer = self._await_answer(min(deadline, time.monotonic() + _ANSWER_S))
-            if answer is not None and not answer.error:
+            if isinstance(answer, StepNumber):
+                if answer.error:
+                    raise LinkLost(answer.error)
                 self._step = replace(step, number=answer.number)
                 return answer.number
-            if answer is not None and answer.error != _LOST:
-                raise LinkLost(answer.error)
             # Count closed connections, and try again. The agent may have stopped just after srun connected;
             # the agent that replaces it then answers.
             lost += answer is not None
@@ -107,14 +118,19 @@ class AgentLink:
                 raise LinkLost("the agent of this node does not answer; it may be older than srun")
             time.sleep(_RETRY_S)
 
-    def _await_answer(self, deadline: float) -> StepNumber | None:
-        """Return the answer to the last call; None if the agent has not answered before `deadline`."""
+    def _await_answer(self, deadline: float) -> StepNumber | ConnectionLost | None:
+        """Return the answer to the last call, or the loss of the connection of this call; None if neither
+        has come before `deadline`.
+        """
         while True:
             try:
                 answer = self._answers.get(timeout=max(0.01, deadline - time.monotonic()))
             except queue.Empty:
                 return None
-            if answer.request == self._calls:
+            if isinstance(answer, ConnectionLost):
+                if answer.connection == self._connections:
+                    return answer
+            elif answer.request == self._calls:
                 return answer
 
     def update(self, step: Step) -> None:
@@ -195,12 +211,12 @@ class AgentLink:
                 return False
         return True
 
-    def _run(self, sock: socket.socket) -> None:
+    def _run(self, sock: socket.socket, number: int) -> None:
         """Handle the messages of the connection until this link is closed. If the connection is lost, connect
         to the restarted agent and continue.
 
-        If the step has no number yet, return when the connection is lost, because `record` makes the next
-        connection.
+        If the step has no number yet, return when the connection `number` is lost, because `record` makes the
+        next connection.
         """
         while True:
             heard = self._read(sock)
@@ -211,7 +227,7 @@ class AgentLink:
             if self._closed:
                 return
             if self._step.number < 0:
-                self._answers.put(StepNumber(self._calls, error=_LOST))
+                self._answers.put(ConnectionLost(number))
                 return
             if heard:
                 self._away_since = time.monotonic()
