@@ -104,8 +104,11 @@ class AgentLink:
             if step.number < 0 and self._sock is None:
                 self.connect()
             self._calls += 1
-            self._send(StepCall(self._calls, 0, 0, step))
-            answer = self._await_answer(min(deadline, time.monotonic() + _ANSWER_S))
+            sent = self._send(StepCall(self._calls, 0, 0, step))
+            answer = None
+            if sent or step.number < 0:
+                answer = self._await_answer(min(deadline, time.monotonic() + _ANSWER_S))
+            # Otherwise the thread of `_run` is connecting again, and no answer can come.
             if isinstance(answer, StepNumber):
                 if answer.error:
                     raise LinkLost(answer.error)
@@ -259,6 +262,10 @@ class AgentLink:
 
     def _take(self, frame: Frame) -> None:
         if isinstance(frame, StepNumber):
+            if self._step.number < 0 and frame.number >= 0 and frame.request == self._calls:
+                # Set the number before `record` reads it, because the agent may close the connection now, and
+                # this thread connects again only if the step has a number.
+                self._step = replace(self._step, number=frame.number)
             self._answers.put(frame)
         elif isinstance(frame, Signal):
             self.on_cancel()

@@ -6,7 +6,8 @@ import queue
 import socket
 import threading
 from base64 import b64decode
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,13 +24,14 @@ from wire.job.steps import Step
 
 
 class ScriptedAgent:
-    """Answers StepCall and RunTask. Closes the connections with the numbers in `at_once` after StepHello, and
-    the first connection when input of a task comes.
+    """Answers StepCall and RunTask. Closes the connections with the numbers in `at_once` after StepHello,
+    those in `answered` after the first answer, and the first connection when input of a task comes.
     """
 
-    def __init__(self, path: str, at_once: set[int]) -> None:
+    def __init__(self, path: str, at_once: set[int], answered: Set[int] = frozenset()) -> None:
         self.said: queue.Queue[tuple[int, Frame]] = queue.Queue()
         self._at_once = at_once
+        self._answered = answered
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(path)
         self._listener.listen(8)
@@ -49,9 +51,11 @@ class ScriptedAgent:
                     self.said.put((number, frame))
                     if number in self._at_once or (number == 1 and isinstance(frame, ShellInput)):
                         break
-                    for answer in self._answers(frame):
-                        file.write(pack(answer))
+                    answers = [*self._answers(frame)]
+                    file.writelines(map(pack, answers))
                     file.flush()
+                    if answers and number in self._answered:
+                        break
 
     def _answers(self, frame: Frame) -> Iterator[Frame]:
         if isinstance(frame, StepCall):
@@ -97,6 +101,23 @@ def test_srun_gives_up_an_agent_that_closes_each_connection(tmp_path: Path) -> N
         link.record(Step(name="mine"))
     link.close()
     agent.close()
+
+
+def test_srun_connects_again_if_the_connection_ends_with_the_number_of_the_step(tmp_path: Path) -> None:
+    for _ in range(5):
+        agent = ScriptedAgent(str(tmp_path / "s"), set(), {1})
+        link = AgentLink(str(tmp_path / "s"), "1.1", "mark")
+        link.connect()
+        step = Step(name="mine")
+        assert link.record(step) == 0
+        said = []
+        while not said or not isinstance(said[-1][1], StepCall) or said[-1][0] == 1:
+            said.append(agent.said.get(timeout=PATIENCE_S))
+        assert said[-1][1].step == replace(step, number=0)
+        assert link.record(replace(step, number=0, ended_at=1.0)) == 0
+        link.close()
+        agent.close()
+        (tmp_path / "s").unlink()
 
 
 def test_a_task_is_requested_once_over_each_connection() -> None:
