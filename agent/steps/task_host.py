@@ -109,6 +109,7 @@ class TaskHost:
         self._tasks: dict[str, _Task] = {}
         self._requests: dict[int, _Task] = {}
         self._idle_since = time.monotonic()
+        self._checking = False
         self._ending = False
         self._loop.on_readable(listener.fileno(), self._accept)
 
@@ -116,11 +117,15 @@ class TaskHost:
         """Handle messages and tasks until the attempt has ended, or until no task has run for ALONE_S
         seconds.
         """
-        self._check()
+        self._wake()
         while not self._may_exit():
             self._loop.run_once()
         with suppress(OSError):
             os.unlink(f"{self._directory}/{SOCKET}")
+
+    def _wake(self) -> None:
+        """Let `run` call `_may_exit` now and then, also while no task runs."""
+        self._loop.call_later(_IDLE_CHECK_S, self._wake)
 
     def _may_exit(self) -> bool:
         if any(task.ended is None for task in self._tasks.values()):
@@ -264,6 +269,9 @@ class TaskHost:
             del self._tasks[old]
         task = self._tasks[order.task] = _Task(order.task, session)
         self._set_readers(task)
+        if not self._checking:
+            self._checking = True
+            self._loop.call_later(_CHECK_S, self._check)
         return ""
 
     def _leave_alone(self, task: _Task) -> None:
@@ -382,6 +390,7 @@ class TaskHost:
         os.close(source)
 
     def _check(self) -> None:
+        """Look for tasks that have ended, and again after _CHECK_S seconds as long as a task runs."""
         now = time.monotonic()
         running = [task for task in self._tasks.values() if task.ended is None]
         for task in running:
@@ -393,7 +402,9 @@ class TaskHost:
             self._idle_since = now
         if running and not os.path.isdir(self._directory):
             self._end_all("the job has ended")
-        self._loop.call_later(_CHECK_S if running else _IDLE_CHECK_S, self._check)
+        self._checking = bool(running)
+        if running:
+            self._loop.call_later(_CHECK_S, self._check)
 
     def _end_all(self, why: str) -> None:
         self._ending = True

@@ -5,14 +5,20 @@ from __future__ import annotations
 import os
 import pwd
 import signal
+import socket
+import threading
 from base64 import b64decode, b64encode
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from agent.attempts.launch.launch_spec import LaunchSpec
+from agent.steps import task_host
 from tests import users
 from tests.agent.agent_process import AgentProcess, alive, eventually
-from wire.agent.frames import Frame
+from tests.limits import PATIENCE_S
+from wire.agent.frames import Frame, pack, unpack
 from wire.agent.orders import CloseShell, OpenShell, ShellInput, ShellTaken, Stop
 from wire.agent.reports import ShellEnded, ShellOutput
 from wire.agent.steps import InputTaken
@@ -136,3 +142,28 @@ def test_tasks_run_as_the_user_of_the_job(run: Run, restarted: bool) -> None:
     agent.send(task(5, "sh", "-c", "id -u; cat /proc/$PPID/environ", name="b.0"))
     assert ended(agent, 5).code == 1, "the task cannot read the environment of the task host"
     assert output(agent, 5, 1).split()[0] == str(user.pw_uid).encode()
+
+
+def test_the_end_of_a_task_is_found_without_the_checks_of_an_idle_task_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task_host, "_IDLE_CHECK_S", 1e6)
+    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as sock:
+        listener.bind(str(tmp_path / task_host.SOCKET))
+        listener.listen()
+        sock.settimeout(PATIENCE_S)
+        sock.connect(str(tmp_path / task_host.SOCKET))
+        host = threading.Thread(target=task_host.TaskHost(listener, str(tmp_path)).run)
+        host.start()
+        with sock.makefile("rb") as answers:
+            for request in (1, 2):  # the second one begins when no task runs
+                launch = LaunchSpec("1.1", str(tmp_path))
+                launch.argv, launch.env = ["sh", "-c", "exit 3"], dict(os.environ)
+                spec = task_host.SPEC + b64encode(launch.pack()) + b"\n"
+                sock.sendall(spec + pack(task(request, "true", name=f"a.{request}")))
+                frames = (unpack(line) for line in answers)
+                found = next(frame for frame in frames if isinstance(frame, ShellEnded))
+                assert (found.request, found.code, found.error) == (request, 3, "")
+            sock.sendall(task_host.END + b"the job has ended\n")
+        host.join(PATIENCE_S)
+        assert not host.is_alive()
