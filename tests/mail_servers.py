@@ -59,7 +59,8 @@ def mail_server(port: int = 0, *, login: tuple[str, str] | None = None, tls: Any
     found = Mails()
 
     def check(server: Any, session: Any, envelope: Any, mechanism: str, data: LoginPassword) -> AuthResult:
-        return AuthResult(success=(data.login.decode(), data.password.decode()) == login)
+        # handled=False: the server itself answers a wrong password with 535. Otherwise it would not answer.
+        return AuthResult(success=(data.login.decode(), data.password.decode()) == login, handled=False)
 
     more = {"authenticator": check, "auth_required": True} if login else {}
     server = Controller(

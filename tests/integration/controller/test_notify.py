@@ -218,7 +218,10 @@ def test_mail_goes_to_owners_users_and_addresses_of_jobs(build: Callable[..., Sy
         assert "answered 550: no such user" in outbox(system).messages[0].error
         secret.write_text("another\n")
         failing(system)
-        system.until(lambda: any(each.tries for each in outbox(system).messages), "the login was refused")
+        system.until(
+            lambda: any("refused the login (535)" in each.error for each in outbox(system).messages),
+            "the login was refused",
+        )
         secret.write_text("a password\n")
         system.corral("notify", "retry", "--all")
         system.until(lambda: not outbox(system).messages, "all mails were sent")
