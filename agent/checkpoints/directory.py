@@ -16,6 +16,7 @@ from functools import partial
 
 from agent.attempts.launch.launch_spec import LaunchSpec
 from agent.processes.child_pipe import fork_with_pipe
+from agent.processes.job_user import become_user
 from agent.supervisor import task_process
 
 ANSWER_TIMEOUT_S = 30.0
@@ -100,7 +101,7 @@ def _call_as_user(launch: LaunchSpec, function: Callable[[], str]) -> bytes:
 
 def _call_in_child(launch: LaunchSpec, function: Callable[[], str], sink: int) -> None:
     try:
-        task_process.become_user(launch)
+        become_user(launch)
         os.write(sink, function().encode("utf-8", "surrogateescape"))
     except OSError as error:
         task_process.write_notice(launch.directory, f"the checkpoint directory cannot be read: {error}")

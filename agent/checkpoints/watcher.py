@@ -21,6 +21,7 @@ from agent.checkpoints import directory
 from agent.checkpoints.directory import FoundCheckpoint
 from agent.event_loop import EventLoop
 from agent.processes.child_pipe import fork_with_pipe
+from agent.processes.job_user import become_user
 from agent.supervisor import task_process
 from wire.agent.reports import Checkpoint
 from wire.dataclass import dataclass
@@ -121,7 +122,7 @@ def _scan(launch: LaunchSpec, reported: Optional[FoundCheckpoint], sink: int) ->
     """
     try:
         task_process.close_descriptors(sink)
-        task_process.become_user(launch)
+        become_user(launch)
         found = sorted(directory.list_checkpoints(launch.checkpoint_dir), reverse=True)
         if found:
             at, size, path = found[0]

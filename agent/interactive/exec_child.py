@@ -15,6 +15,7 @@ import termios
 from agent.attempts.launch import launch_spec
 from agent.isolation.attempt_cgroup import AttemptCgroup
 from agent.processes.cpu_binding import bind_process
+from agent.processes.job_user import become_user
 from agent.supervisor import task_process
 
 CANNOT_RUN = 127
@@ -37,7 +38,7 @@ def main() -> None:
                 os.fchown(0, spec.user[0], -1)
         AttemptCgroup(spec.cgroups).enter()
         bind_process(spec.cpus, spec.numa)
-        task_process.become_user(spec)
+        become_user(spec)
         os.umask(0o022)
         for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(number, signal.SIG_DFL)

@@ -18,6 +18,7 @@ from agent.attempts.spool import AttemptKey
 from agent.event_loop import EventLoop
 from agent.interactive.exec_sessions import CannotExec, spawn_in_job
 from agent.processes import process_tree
+from agent.processes.job_user import become_user
 from agent.supervisor import task_process
 from wire.agent.orders import Start
 from wire.agent.reports import HealthReport
@@ -218,7 +219,7 @@ def _check_in_child(launch: LaunchSpec, check: HealthCheck, sink: int) -> None:
     """
     try:
         task_process.close_descriptors(sink)
-        task_process.become_user(launch)
+        become_user(launch)
         why = _file_problem(launch, check) if check.file else _url_problem(check)
         if not why:
             os._exit(0)

@@ -12,7 +12,7 @@ import time
 
 from agent.attempts.launch.launch_spec import LaunchSpec
 from agent.isolation.attempt_cgroup import out_of_memory_reason
-from agent.processes import process_tree, run_as_user
+from agent.processes import process_tree, short_command
 
 GONE, NO_ANSWER, CREATED, RUNNING, EXITED = "gone", "no answer", "created", "running", "exited"
 """The states of a container. NO_ANSWER means that the engine does not answer, so the state is unknown."""
@@ -91,7 +91,7 @@ def _run_engine(launch: LaunchSpec, *words: str, timeout_s: float = _ANSWER_S) -
     Podman keeps separate containers for each user. Docker does not run as the job's user, because the
     daemon may stop accepting that user at any time.
     """
-    return run_as_user.run_and_read(
+    return short_command.run_and_read(
         launch, [*launch.container_engine, *words], timeout_s, as_agent=launch.is_docker
     )
 

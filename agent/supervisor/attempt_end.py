@@ -14,7 +14,7 @@ from agent.checkpoints import directory
 from agent.isolation import container_supervision, scratch
 from agent.isolation.attempt_cgroup import out_of_memory_reason
 from agent.processes import process_tree
-from agent.processes.run_as_user import run_and_read
+from agent.processes.short_command import run_and_read
 from agent.supervisor import hooks
 from agent.supervisor.task_process import write_notice
 

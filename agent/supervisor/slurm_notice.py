@@ -9,7 +9,7 @@ import sys
 import time
 
 from agent.attempts.launch.launch_spec import LaunchSpec
-from agent.processes.run_as_user import run_and_read
+from agent.processes.short_command import run_and_read
 
 _CAUSES = {
     "time_limit": " DUE TO TIME LIMIT",

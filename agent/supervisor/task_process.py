@@ -11,6 +11,7 @@ import signal
 from agent.attempts.launch.launch_spec import LaunchSpec
 from agent.isolation.attempt_cgroup import AttemptCgroup
 from agent.processes import process_tree
+from agent.processes.job_user import become_user
 
 _OUTPUT = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
 _DEFAULTED = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
@@ -97,17 +98,6 @@ def close_descriptors(kept: int) -> None:
             except OSError:
                 # Skip the descriptor that listdir used to read this directory, because listdir has closed it.
                 continue
-
-
-def become_user(launch: LaunchSpec) -> None:
-    """Change the user of this process to the job's user. This cannot be undone. Raise OSError if the kernel
-    refuses.
-    """
-    if launch.user is not None:
-        uid, gid, groups = launch.user
-        os.setgroups(groups)
-        os.setresgid(gid, gid, gid)
-        os.setresuid(uid, uid, uid)
 
 
 def write_notice(place: str, sentence: str) -> None:

@@ -13,7 +13,7 @@ from functools import partial
 
 from agent.attempts.launch.launch_spec import LaunchSpec
 from agent.processes.child_pipe import fork_with_pipe
-from agent.supervisor import task_process
+from agent.processes.job_user import become_user
 
 _MAX_OUTPUT_BYTES = 4_096
 _AGENT_ENV = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/nonexistent"}
@@ -50,7 +50,7 @@ def _become(launch: LaunchSpec, argv: list[str], as_agent: bool, sink: int) -> N
         for source, target in ((nothing, 0), (sink, 1), (nothing, 2)):
             os.dup2(source, target)
         if not as_agent:
-            task_process.become_user(launch)
+            become_user(launch)
         os.chdir("/")
         for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(number, signal.SIG_DFL)
