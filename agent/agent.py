@@ -14,7 +14,7 @@ from typing import Any, Callable, Mapping, Optional
 
 from agent.adoption import adopt_attempts
 from agent.attempt_runner import AttemptRunner
-from agent.attempts import lease
+from agent.attempts import lease, log_rotation
 from agent.attempts.attempt_states import NODE_UNFIT, AttemptStates
 from agent.attempts.launch import environment
 from agent.attempts.launch.cpu_allocation import CpuAllocator
@@ -43,7 +43,6 @@ from agent.processes import process_tree
 from agent.steps.records import StepRecords
 from agent.steps.step_server import StepServer
 from agent.steps.task_hosts import TaskHosts
-from agent.supervisor import log_rotation
 from agent.supervisor.task_process import write_notice
 from wire.agent.frames import AgentFrame
 from wire.agent.job_policy import JobPolicy

@@ -1,7 +1,7 @@
 """Deletes logs of ended attempts when the logs exceed a limit: the size per user, the size per node, or the
 age.
 
-The logs of running attempts have their own limits (agent/supervisor/log_rotation.py).
+The logs of running attempts have their own limits (agent/attempts/log_rotation.py).
 
 Algorithm
 1. Store the user of each settled attempt and the size of its directory on disk. An attempt is settled when

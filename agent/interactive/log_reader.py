@@ -8,10 +8,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Callable
 
+from agent.attempts.log_rotation import STREAMS, skip_hole
 from agent.attempts.spool import AttemptKey, Spool, format_key
 from agent.controller_channel import Channel
 from agent.supervisor.attempt_end import OUTPUT_TAIL, TAIL_BYTES
-from agent.supervisor.log_rotation import STREAMS, skip_hole
 from wire.agent.orders import ReadLog
 from wire.agent.reports import AttemptStatus, LogChunk
 from wire.dataclass import dataclass

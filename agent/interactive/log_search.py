@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import Callable
 
+from agent.attempts.log_rotation import STREAMS
 from agent.attempts.spool import AttemptKey, Spool, format_key
 from agent.controller_channel import Channel
-from agent.supervisor.log_rotation import STREAMS
 from wire.agent.orders import SearchLog
 from wire.agent.reports import LogFound
 from wire.dataclass import dataclass

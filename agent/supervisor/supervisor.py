@@ -10,6 +10,7 @@ import time
 
 from agent.attempts import attempt_record, lease
 from agent.attempts.launch.launch_spec import LaunchSpec
+from agent.attempts.log_rotation import LogTrimmer
 from agent.isolation import container_supervision, scratch
 from agent.isolation.attempt_cgroup import AttemptCgroup
 from agent.isolation.scratch import ScratchMeter
@@ -18,7 +19,6 @@ from agent.processes.cpu_binding import bind_process
 from agent.supervisor import hooks
 from agent.supervisor.attempt_end import LOST, SWEEP_PAUSES_S, end_lost_attempt, finish_attempt
 from agent.supervisor.container_ends import confirm_ends
-from agent.supervisor.log_rotation import LogTrimmer
 from agent.supervisor.preparation import choose_port, find_checkpoint
 from agent.supervisor.record_writer import RETRY_S, RecordWriter
 from agent.supervisor.slurm_notice import write_cancelled

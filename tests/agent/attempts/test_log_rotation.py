@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.supervisor.log_rotation import LogTrimmer, equal_share, skip_hole
+from agent.attempts.log_rotation import LogTrimmer, equal_share, skip_hole
 from tests.agent.agent_process import AgentProcess, eventually
 
 Run = Callable[..., AgentProcess]
