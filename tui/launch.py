@@ -45,8 +45,8 @@ def run(url: str, cli: CliFunctions, *, read_only: bool = False) -> int:
         return _complain(error.problem.message, error.problem.hint, EXIT_DENIED)
     saved = saved_settings.load()
     app = CorralApp(
-        LiveFeed(lambda: Client(url)),
-        lambda: Client(url),
+        LiveFeed(lambda: Client(url, read_only=read_only)),
+        lambda: Client(url, read_only=read_only),
         cli,
         read_only=read_only,
         look=choose(os.environ, Console().color_system, str(saved.get("theme", ""))),

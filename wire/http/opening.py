@@ -10,7 +10,9 @@ from wire.http import contexts, discovery
 from wire.http.transport import Transport, Unreachable
 
 
-def open_transport(url: str = "", *, timeout_s: float = 30.0, token: str = "") -> Transport:
+def open_transport(
+    url: str = "", *, timeout_s: float = 30.0, token: str = "", read_only: bool = False
+) -> Transport:
     """Return a transport to the controller at `url`, or, without `url`, to the controller that `discovery`
     finds. Raise Unreachable if the contexts or the token cannot be read.
     """
@@ -22,7 +24,7 @@ def open_transport(url: str = "", *, timeout_s: float = 30.0, token: str = "") -
         raise Unreachable(url or "any address", str(unusable), hint) from None
     token = token or os.environ.get("CORRAL_TOKEN", "") or _token_in(known.token_file, found.url)
     ca = os.environ.get("CORRAL_CA", "") or known.ca
-    return Transport(found.url, timeout_s, token, ca=ca, tried=found.tried)
+    return Transport(found.url, timeout_s, token, ca=ca, tried=found.tried, read_only=read_only)
 
 
 def _token_in(file: str, url: str) -> str:

@@ -53,7 +53,14 @@ class Transport:
     """
 
     def __init__(
-        self, url: str, timeout_s: float, token: str, *, ca: str = "", tried: Sequence[str] = ()
+        self,
+        url: str,
+        timeout_s: float,
+        token: str,
+        *,
+        ca: str = "",
+        tried: Sequence[str] = (),
+        read_only: bool = False,
     ) -> None:
         self.url = url
         self._address = _address(url)
@@ -69,6 +76,8 @@ class Transport:
             raise Unreachable(
                 url, "the token is not a line of printable ASCII", "Copy it from the controller's token file."
             )
+        if read_only:
+            self._headers["Corral-Scope"] = "read"
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
         self._kept: Optional[Connection] = None

@@ -3,6 +3,7 @@
 1. Each route declares the right that its caller needs (`Need`). A route cannot be built without one.
 2. `controller/api/server/app.py` calls `refusal()` before reading the body of a request.
 3. If the request is about one job, the rights also depend on the user of the job (`Owner`).
+4. A read-only session has only the rights that change nothing (`Need.changes`), also if its user is an admin.
 
 A caller with the role viewer can see jobs and never change them. A job of root or of the controller's user
 runs with the rights of that user. An operator that edits such a job, or runs a command in such a job, would
@@ -12,7 +13,7 @@ get these rights. Therefore only an admin may do so.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from controller.core.model.decision.decision import Refusal
 from wire.cluster.hosts import HostSpec
@@ -29,10 +30,13 @@ class Role(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The user that sent a request, and the user's role."""
+    """The user that sent a request, and the user's role. `read_only` is True for a request of a read-only
+    session: a request with the read token, or with the header `Corral-Scope: read`.
+    """
 
     user: str
     role: Role
+    read_only: bool = False
 
     @property
     def operates(self) -> bool:
@@ -71,25 +75,28 @@ class Need:
     doing: str = ""
     of_job: bool = False
     """True if the right depends on the job that the URL names."""
+    changes: bool = True
+    """True if the route changes something. A read-only session may not use the route."""
 
 
-def _owner(doing: str) -> Need:
-    return Need(Who.OWNER, doing, of_job=True)
+def _owner(doing: str, *, changes: bool = True) -> Need:
+    return Need(Who.OWNER, doing, of_job=True, changes=changes)
 
 
-def operator(doing: str) -> Need:
+def operator(doing: str, *, changes: bool = True) -> Need:
     """Return the right for a route that only operators and admins may use. `doing` is the verb for error
     messages."""
-    return Need(Who.OPERATOR, doing)
+    return Need(Who.OPERATOR, doing, changes=changes)
 
 
-def admin(doing: str) -> Need:
+def admin(doing: str, *, changes: bool = True) -> Need:
     """Return the right for a route that only admins may use. `doing` is the verb for error messages."""
-    return Need(Who.ADMIN, doing)
+    return Need(Who.ADMIN, doing, changes=changes)
 
 
-ANYONE = Need(Who.ANYONE)
+ANYONE = Need(Who.ANYONE, changes=False)
 SUBMIT = Need(Who.SUBMITTER, "submit")
+PREVIEW = Need(Who.SUBMITTER, "submit", changes=False)
 NOTIFY_ME = Need(Who.SUBMITTER, "have notifications sent")
 CHANGE_JOBS = Need(Who.SUBMITTER, "change jobs")
 """The right for a request about many jobs. The handler also checks the caller's right for each of these
@@ -103,21 +110,39 @@ SIGNAL = _owner("send signals to")
 CHECKPOINT = _owner("save checkpoints of")
 KEEP = _owner("keep")
 EXEC = _owner("run commands in")
-READ_OUTPUT = _owner("read the output of")
-READ_SPEC = _owner("read the environment of")
+READ_OUTPUT = _owner("read the output of", changes=False)
+READ_SPEC = _owner("read the environment of", changes=False)
 PREEMPT = Need(Who.OPERATOR, "preempt", of_job=True)
-USE_SHELL = Need(Who.OPENER)
+USE_SHELL = Need(Who.OPENER, "use shells")
 """The right to read from and write to a command of `corral exec`. Only the user that started the command has
 this right. The handler checks this; to any other caller it answers that the command does not exist.
 """
 
 OPERATORS = "Operators are root, the controller's own user, and [access] operators in scheduler.toml."
 ADMINS = "Admins are root and the controller's own user."
+SESSION = (
+    "Use the token in <state_dir>/token, and no header 'Corral-Scope: read' (--read-only of corral tui)."
+)
+
+SCOPE_HEADER = "Corral-Scope"
+SCOPES = ("read", "write")
+"""The values of the header `Corral-Scope`. With `read`, the request may change nothing. The header can only
+take rights away: `write` does not give a read token the right to change something.
+"""
 
 HOST_FIELDS = ("identity", "python", "spool", "scratch_dir", "run_as_self")
 """Host settings that only an admin may set: the SSH key, the Python program and the directories of the agent,
 and whether jobs run as the agent's user.
 """
+
+
+def in_scope(caller: Caller, scope: str) -> Caller | Refusal:
+    """Return the caller with the rights that the header `Corral-Scope` of the request leaves. Return a
+    refusal if the value of the header is unknown. `scope` is empty if the request has no such header.
+    """
+    if scope not in ("", *SCOPES):
+        return Refusal("invalid", f"must be one of {', '.join(SCOPES)}", SCOPE_HEADER)
+    return replace(caller, read_only=True) if scope == "read" else caller
 
 
 def refusal(need: Need, caller: Caller, owner: Owner | None = None, job: str = "") -> Refusal | None:
@@ -126,6 +151,8 @@ def refusal(need: Need, caller: Caller, owner: Owner | None = None, job: str = "
 
     For a request about one job, `owner` is the job's user and `job` the job's display id (17 or 12_3).
     """
+    if caller.read_only and need.changes:
+        return Refusal("not_allowed", f"this session is read-only and may not {need.doing}", hint=SESSION)
     if need.who in (Who.ANYONE, Who.OPENER) or caller.role is Role.ADMIN:
         return None
     if need.who is Who.ADMIN:

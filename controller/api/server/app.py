@@ -13,7 +13,7 @@ from aiohttp import web
 from multidict import MultiMapping
 from pydantic import TypeAdapter, ValidationError
 
-from controller.api.server.access import Caller, Role
+from controller.api.server.access import SCOPE_HEADER, Caller, Role, in_scope
 from controller.api.server.errors import Rejected, body_problem, error_response, rejected
 from controller.api.server.event_stream import EventStreams
 from controller.api.server.identity import Identity, read_token
@@ -22,6 +22,7 @@ from controller.api.server.protocol import Connection, ConnectionLimit, Connecti
 from controller.api.server.request import Call, Route
 from controller.api.server.request_turns import RequestTurns
 from controller.api.server.routes import find
+from controller.core.model.decision.decision import Refusal
 from controller.daemon import Daemon
 from controller.reload import ConfigReload
 from wire.http import addresses
@@ -57,8 +58,10 @@ class Server:
         self._daemon = daemon
         self._reload = reload
         self._listen = config.api.listen
-        token = read_token(config.state_dir / "token") if self._listen else ""
-        self._identity = Identity(lambda: daemon.config, token)
+        tokens = [
+            read_token(config.state_dir / name) if self._listen else "" for name in ("token", "token.read")
+        ]
+        self._identity = Identity(lambda: daemon.config, *tokens)
         self._streams = EventStreams(daemon)
         self._connections = Connections(
             self._answer, ConnectionLimit(self._identity, connection_limit(config.api.max_connections))
@@ -118,7 +121,10 @@ class Server:
         return response
 
     async def _carry_out(self, request: web.BaseRequest) -> web.StreamResponse:
-        caller = await self._caller(request)
+        found = in_scope(await self._caller(request), request.headers.get(SCOPE_HEADER, ""))
+        if isinstance(found, Refusal):
+            raise Rejected(found)
+        caller = found
         route, path = find(request.method, request.rel_url.raw_path)
         request[ROUTE] = route.method, route.path
         if caller.role is Role.ADMIN or route.slow:

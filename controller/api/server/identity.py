@@ -13,6 +13,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -47,9 +48,10 @@ def peer_uid(line: socket.socket) -> int | None:
 class Identity:
     """Finds the user and role of a caller. Root and the controller's user are admins."""
 
-    def __init__(self, config: Callable[[], Config], token: str) -> None:
+    def __init__(self, config: Callable[[], Config], token: str, reading_token: str = "") -> None:
         self._config = config
         self._token = token.encode()
+        self._reading_token = reading_token.encode()
         self._own = os.geteuid()
         self._names: dict[int, tuple[float, str]] = {}
         self._privileged: dict[str, tuple[float, bool]] = {}
@@ -82,10 +84,16 @@ class Identity:
         return Caller(user, self._role(uid, user))
 
     async def of_token(self, header: str | None) -> Caller:
-        """Return the caller of a TCP request with the Authorization header `header`. With the API token, the
-        caller is the controller's user. Raise Rejected if the token is missing or wrong."""
+        """Return the caller of a TCP request with the Authorization header `header`. The caller is the
+        controller's user; with the read token, the caller may change nothing. Raise Rejected if the token is
+        missing or wrong."""
         scheme, _, given = (header or "").partition(" ")
-        if scheme.casefold() != "bearer" or not hmac.compare_digest(os.fsencode(given.strip()), self._token):
+        sent = os.fsencode(given.strip())
+        # Compare with both tokens, so that the time of the answer does not depend on the kind of the token.
+        whole, reading = (
+            bool(known) and hmac.compare_digest(sent, known) for known in (self._token, self._reading_token)
+        )
+        if scheme.casefold() != "bearer" or not (whole or reading):
             raise rejected(
                 "not_allowed",
                 "this address requires a token; the request has none or a wrong one",
@@ -94,7 +102,8 @@ class Identity:
                 status=401,
                 headers={"WWW-Authenticate": "Bearer"},
             )
-        return await self.of_uid(self._own)
+        caller = await self.of_uid(self._own)
+        return caller if whole else replace(caller, read_only=True)
 
     def _role(self, uid: int, user: str) -> Role:
         if self.privileged(uid):

@@ -25,8 +25,11 @@ class ApiCalls:
     if the controller refuses the request.
     """
 
-    def __init__(self, url: str = "", *, timeout_s: float = 30.0, token: str = "") -> None:
-        self._transport = open_transport(url, timeout_s=timeout_s, token=token)
+    def __init__(
+        self, url: str = "", *, timeout_s: float = 30.0, token: str = "", read_only: bool = False
+    ) -> None:
+        """With `read_only`, the controller refuses each request of this client that changes something."""
+        self._transport = open_transport(url, timeout_s=timeout_s, token=token, read_only=read_only)
         self.url = self._transport.url
         self._timeout_s = timeout_s
 

@@ -60,7 +60,7 @@ async def explain(call: Call) -> Explanation:
 async def what_if(call: Call, request: WhatIf) -> WhatIfAnswer:
     """Show which jobs would start earlier and which later after a change of the cluster. Change nothing."""
     if request.config is not None:
-        await call.permit(operator("forecast another configuration"))
+        await call.permit(operator("forecast another configuration", changes=False))
     await call.daemon.settled()
     for name in (*request.drain, *request.resume):
         need_node(call, name)

@@ -12,7 +12,7 @@ from controller.api.server.request import Call
 from wire.api.service.store import Compacted, CompactRequest
 from wire.program_parts import STORE_CHECK
 
-VERIFY = admin("verify the store")
+VERIFY = admin("verify the store", changes=False)
 COMPACT = admin("delete old jobs and entries")
 
 

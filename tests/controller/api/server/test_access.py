@@ -40,12 +40,13 @@ COLUMNS = (
     Column("operator, job of a user", Caller(OPS, Role.OPERATOR), Owner(BO)),
     Column("operator, job of root", Caller(OPS, Role.OPERATOR), Owner(ROOT, privileged=True)),
     Column("admin", Caller(ROOT, Role.ADMIN), Owner(BO)),
+    Column("read-only session of an admin", Caller(ROOT, Role.ADMIN, read_only=True), Owner(BO)),
 )
 
 
 def cell(need: Need, column: Column) -> str:
     """The content of the cell: yes, no, or own (the shells that the caller opened)."""
-    if need.who is Who.OPENER:
+    if need.who is Who.OPENER and not column.caller.read_only:
         return "own"
     owner = column.owner if need.of_job else None
     return "no" if refusal(need, column.caller, owner) else "yes"
@@ -68,6 +69,11 @@ another asks a running controller about every cell, as real users. `CORRAL_RENEW
 
 A job of root, or of the controller's own user, runs with their rights. Only an admin changes it, signals it,
 opens a shell in it, or reads its output, its environment and its arguments. An operator is not an admin.
+
+A session is read-only if its requests have the header `Corral-Scope: read`, as those of
+`corral tui --read-only` have, or, over TCP, the token in `<state_dir>/token.read`. The controller refuses all
+changes in such a session. A client with the read token can never change anything. The header only protects a
+user from mistakes, because a client could leave the header out.
 
 Some fields need more than their route does:
 
@@ -105,6 +111,31 @@ def test_route_without_a_permission_cannot_be_made() -> None:
     sample = ROUTES[0]
     with pytest.raises(TypeError, match="missing"):
         Route(sample.method, sample.path, handle=sample.handle)  # type: ignore[call-arg]
+
+
+def test_read_only_session_may_read_as_before_and_change_nothing() -> None:
+    allowed = [(each.method, each.path) for each in ROUTES if not each.needs.changes]
+    questions = ["/v1/jobs/preview", "/v1/what-if", "/v1/workloads/preview"]
+    assert sorted(path for method, path in allowed if method != "GET") == questions
+    refused = [each.path for each in ROUTES if each.method == "GET" and each.needs.changes]
+    assert refused == ["/v1/shells/{shell}"]
+
+
+async def test_read_only_session_of_root_cannot_change_anything() -> None:
+    async with start_controller() as api:
+        await api.join("gpu01")
+        job = await api.submit(hold=True)
+        asked = (
+            ("POST", f"/v1/jobs/{job}/cancel", None),
+            ("POST", "/v1/jobs/orders", {"action": "cancel", "jobs": ["all"]}),
+            ("POST", "/v1/nodes/gpu01/drain", {"why": "x"}),
+            ("GET", f"/v1/jobs/{job}", None),
+        )
+        said = await visit(api, os.geteuid(), *asked, scope="read")
+        assert [status for status, _ in said] == [403, 403, 403, 200]
+        assert said[0][1]["message"] == "this session is read-only and may not cancel"
+        assert not api.daemon.state.jobs[job].state.terminal
+        assert (await visit(api, os.geteuid(), asked[0], scope="write"))[0][0] == 200
 
 
 def test_viewers_are_refused_every_route_that_changes_state() -> None:
@@ -150,7 +181,8 @@ class Asker:
         questions = []
         for number, route in enumerate(ROUTES):
             questions.append((route.method, await self._path(route, column, number), self._body(route)))
-        said = await visit(self._house, self._uids[column.caller.user], *questions)
+        scope = "read" if column.caller.read_only else ""
+        said = await visit(self._house, self._uids[column.caller.user], *questions, scope=scope)
         return [self._meaning(route, status) for route, (status, _) in zip(ROUTES, said, strict=True)]
 
     async def _path(self, route: Route, column: Column, number: int) -> str:
@@ -189,7 +221,7 @@ class Asker:
     @staticmethod
     def _meaning(route: Route, status: int) -> str:
         assert status < 500 or status == 503, f"{route.method} {route.path}: {status}"
-        if route.needs.who is Who.OPENER:
+        if route.needs.who is Who.OPENER and status != 403:
             return "own" if status == 200 else f"status {status}"
         return "no" if status == 403 else "yes"
 

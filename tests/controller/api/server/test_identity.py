@@ -30,13 +30,16 @@ def some_user(besides: str = "") -> pwd.struct_passwd:
     )
 
 
-async def visit(api: RunningController, uid: int, *questions: tuple[str, str, Any]) -> list[Answer]:
-    """The answers that another user gets."""
+async def visit(
+    api: RunningController, uid: int, *questions: tuple[str, str, Any], scope: str = ""
+) -> list[Answer]:
+    """The answers that another user gets. `scope` is the value of the header Corral-Scope."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         str(CLIENT_AS_USER),
         str(uid),
         str(api.socket),
+        *([scope] if scope else []),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )
@@ -210,6 +213,28 @@ async def test_tcp_requires_the_token_and_grants_the_role_of_the_controller() ->
             async with session.get(url, headers={"Authorization": f"Bearer {token}"}) as response:
                 health = await response.json()
         assert (health["user"], health["role"]) == (pwd.getpwuid(os.geteuid()).pw_name, "admin")
+
+
+async def test_read_token_lets_read_and_refuses_every_change() -> None:
+    async with start_controller(api={"listen": "127.0.0.1:0"}) as api:
+        path = api.daemon.config.state_dir / "token.read"
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        reading = path.read_text().strip()
+        assert reading != (api.daemon.config.state_dir / "token").read_text().strip()
+        # The header cannot give the right that the token lacks.
+        headers = {"Authorization": f"Bearer {reading}", "Corral-Scope": "write"}
+        async with aiohttp.ClientSession(headers=headers) as session:
+            async with session.get(f"{api.server.tcp_url}/v1/jobs") as response:
+                assert response.status == 200
+            async with session.post(f"{api.server.tcp_url}/v1/jobs", json={"spec": SPEC}) as response:
+                assert response.status == 403
+                assert (await response.json())["message"] == "this session is read-only and may not submit"
+        assert not api.daemon.state.jobs
+
+
+async def test_unknown_scope_is_refused(api: RunningController) -> None:
+    [(status, problem)] = await visit(api, os.geteuid(), ("GET", "/v1/jobs", None), scope="all")
+    assert (status, problem["where"]) == (400, "Corral-Scope")
 
 
 async def test_token_survives_a_restart(tmp_path: Path) -> None:
