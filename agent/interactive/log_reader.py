@@ -11,7 +11,7 @@ from typing import Callable
 from agent.attempts.log_rotation import STREAMS, skip_hole
 from agent.attempts.spool import AttemptKey, Spool, format_key
 from agent.controller_channel import Channel
-from agent.supervisor.attempt_end import OUTPUT_TAIL, TAIL_BYTES
+from agent.supervisor.after_exit import OUTPUT_TAIL, TAIL_BYTES
 from wire.agent.orders import ReadLog
 from wire.agent.reports import AttemptStatus, LogChunk
 from wire.dataclass import dataclass

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from agent.isolation import container_supervision
 from agent.processes import process_tree
-from agent.supervisor.attempt_end import LOST, SWEEP_PAUSES_S
+from agent.supervisor.after_exit import LOST, SWEEP_PAUSES_S
 from agent.supervisor.task_process import start_task, write_notice
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from agent.isolation.scratch import ScratchMeter
 from agent.processes import process_tree
 from agent.processes.cpu_binding import bind_process
 from agent.supervisor import hooks
-from agent.supervisor.attempt_end import LOST, SWEEP_PAUSES_S, end_lost_attempt, finish_attempt
+from agent.supervisor.after_exit import LOST, SWEEP_PAUSES_S, end_lost_attempt, finish_attempt
 from agent.supervisor.container_ends import confirm_ends
 from agent.supervisor.preparation import choose_port, find_checkpoint
 from agent.supervisor.record_writer import RETRY_S, RecordWriter

@@ -1,4 +1,6 @@
-"""Ends an attempt whose processes have exited: cleans up the node, runs the epilog and records the end."""
+"""Finishes an attempt after all its processes have exited: cleans up the node, runs the epilog and records the
+end.
+"""
 
 from __future__ import annotations
 
