@@ -2,8 +2,8 @@
 
 One file in the spool has the time of the last contact, and the agent writes this file. Therefore a renewal
 costs one write for all jobs. A supervisor reads the file only at the time at which the lease of its job would
-expire (`left_s`). If the lease has expired, the supervisor ends the job (agent/supervisor/supervisor.py). If
-the supervisor is stuck and does not end the job, the fork server kills the supervisor
+expire (`left_s`). If the lease has expired, the supervisor ends the job (agent/supervisor/ending.py). If the
+supervisor is stuck and does not end the job, the fork server kills the supervisor
 (agent/supervisor/fork_server.py).
 """
 

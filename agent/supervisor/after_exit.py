@@ -1,5 +1,5 @@
-"""Finishes an attempt after all its processes have exited: cleans up the node, runs the epilog and records the
-end.
+"""Finishes an attempt after all its processes have exited: cleans up the node, runs the epilog and records
+the end.
 """
 
 from __future__ import annotations

@@ -8,20 +8,19 @@ import os
 import signal
 import time
 
-from agent.attempts import attempt_record, lease
+from agent.attempts import attempt_record
 from agent.attempts.launch.launch_spec import LaunchSpec
 from agent.attempts.log_rotation import LogTrimmer
-from agent.isolation import container_supervision, scratch
+from agent.isolation import scratch
 from agent.isolation.attempt_cgroup import AttemptCgroup
 from agent.isolation.scratch import ScratchMeter
 from agent.processes import process_tree
 from agent.processes.cpu_binding import bind_process
-from agent.supervisor import hooks
+from agent.supervisor import ending, hooks
 from agent.supervisor.after_exit import LOST, SWEEP_PAUSES_S, end_lost_attempt, finish_attempt
 from agent.supervisor.container_ends import confirm_ends
 from agent.supervisor.preparation import choose_port, find_checkpoint
 from agent.supervisor.record_writer import RETRY_S, RecordWriter
-from agent.supervisor.slurm_notice import write_cancelled
 from agent.supervisor.task_process import TaskNotStarted, check_start, start_task, write_notice
 
 _WAKING = (signal.SIGCHLD, signal.SIGTERM)
@@ -54,7 +53,7 @@ class Supervisor:
        0.
 
     For a stop order with `checkpoint_s`, first send the checkpoint signal or run the checkpoint command
-    (`_stop`), then continue at step 5.
+    (ending.py), then continue at step 5.
 
     Invariants
     - A fact is in the record before its hint is sent. Hints may be lost.
@@ -153,8 +152,8 @@ class Supervisor:
     def _run_job(self) -> None:
         process_tree.become_subreaper(self.launch.key)
         self.record.write(attempt_record.encode_fact("claimed", os.getpid()))
-        self._read_stop()
-        self._check_lease()
+        ending.read_stop(self)
+        ending.check_lease(self)
         if self.why:
             finish_attempt(self)
             return
@@ -167,7 +166,7 @@ class Supervisor:
             # controller tries another node.
             word = "node_unfit" if error.unfit and not self.tasks else "launch_failed"
             self.why = f"{word}: {error}"
-            self._begin_ending(0.0)  # End the tasks that have started.
+            ending.begin_ending(self, 0.0)  # End the tasks that have started.
         while self._reap():
             self._wait()
         if self.launch.lease_s is not None:
@@ -207,9 +206,9 @@ class Supervisor:
             if launch.is_first_rank and not self.why:
                 # Check the port again: another process may have taken it while the gang waited.
                 self.why = choose_port(launch)
-        self._check_lease()  # Check the lease again: it may have expired during the prolog.
+        ending.check_lease(self)  # Check the lease again: it may have expired during the prolog.
         if self.why:
-            self._begin_ending(0.0)
+            ending.begin_ending(self, 0.0)
 
     def _wait_for_release(self) -> None:
         """Record that this gang member is ready. Then wait for the file `go`, for a stop order or for the
@@ -219,17 +218,17 @@ class Supervisor:
         self.record.write(ready)
         self.record.hint(ready)
         while not self.why and not os.path.exists(f"{self.launch.directory}/go"):
-            self._check_lease()
+            ending.check_lease(self)
             left = _A_DAY if self.lease_at is None else self.lease_at - time.monotonic()
             left = min(left, RETRY_S) if self.record.hint_pending else left
             woken = signal.sigtimedwait(_WAKING, max(0.0, left))
             if self.record.hint_pending:
                 self.record.hint()
             if woken is not None and woken.si_signo == signal.SIGTERM:
-                self._read_stop()
+                ending.read_stop(self)
 
     def _stop_requested(self) -> bool:
-        self._read_stop(default="" if self.launch.barrier else LOST)
+        ending.read_stop(self, default="" if self.launch.barrier else LOST)
         return bool(self.why)
 
     def _start(self) -> None:
@@ -245,7 +244,7 @@ class Supervisor:
             self.tasks[pid], self.task_numbers[pid] = None, number
         first = next(iter(self.tasks))
         self.logs_at = self.started_at = time.monotonic()
-        self._plan_limit(self.launch.time_limit_s)
+        ending.plan_limit(self, self.launch.time_limit_s)
         self.scratch_at = self.logs_at if self.scratch_meter is not None else None
         started = attempt_record.encode_fact(
             "started", first, process_tree.start_ticks(first), f"{time.time():.6f}"
@@ -271,10 +270,10 @@ class Supervisor:
             elif pid in self.tasks:
                 self.task_ended(pid, status)
             elif pid == self.checkpoint_pid:
-                self._checkpoint_command_ended(status)
+                ending.checkpoint_command_ended(self, status)
         if not self.ending and self._job_ended() and self.checkpoint_pid is None:
             # All tasks have ended, or one has failed: end the processes that are left.
-            self._begin_ending(self.launch.grace_s)
+            ending.begin_ending(self, self.launch.grace_s)
         return True
 
     def task_ended(self, pid: int, status: int) -> None:
@@ -308,7 +307,7 @@ class Supervisor:
         if woken is not None and woken.si_signo == signal.SIGTERM:
             # SIGTERM without a stop order ends the job, except for a gang member: the agent also sends
             # SIGTERM to the member after it has written the file `go`.
-            self._read_stop(default="" if self.launch.barrier else LOST)
+            ending.read_stop(self, default="" if self.launch.barrier else LOST)
         if self.record.hint_pending:
             self.record.hint()
         self._run_due(time.monotonic())
@@ -319,33 +318,11 @@ class Supervisor:
             self.logs_at = None if pause is None else now + pause
         if self.scratch_meter is not None and self.scratch_at is not None and now >= self.scratch_at:
             self._check_scratch(self.scratch_meter, now)
-        if min(self.warn_at or now + 1, self.limit_at or now + 1) <= now:
-            self._read_limit()
-        if self.warn_at is not None and now >= self.warn_at and self.launch.warn:
-            self.warn_at = None
-            self._signal_handlers(self.launch.warn[0])
-        if self.term_at is not None and now >= self.term_at:
-            self.ended_in_time = self.ended_in_time and self.checkpoint_pid is None
-            self._begin_ending(self.grace_s)
-        if self.lease_at is not None and now >= self.lease_at:
-            self._check_lease()
-        if self.limit_at is not None and now >= self.limit_at:
-            self.limit_at = None
-            self.why = self.why or "time_limit"
-            self._begin_ending(self.launch.grace_s)
+        ending.act_when_due(self, now)
         if self.engine_at is not None and now >= self.engine_at:
             confirm_ends(self, now)
         if self.kill_at is not None and now >= self.kill_at:
-            self.ended_in_time = self.ended_in_time and None not in self.tasks.values()
-            self.killing = True
-            self.cgroup.kill()
-            process_tree.send_signal(process_tree.descendants(os.getpid()), signal.SIGKILL)
-            if self.launch.is_docker:
-                process_tree.send_signal(container_supervision.marked_processes(self.launch), signal.SIGKILL)
-            if self.unconfirmed:
-                self.engine_at = now
-            self.kill_at = now + self.sweep_pause_s
-            self.sweep_pause_s = min(self.sweep_pause_s * 2, SWEEP_PAUSES_S[1])
+            ending.kill_processes(self, now)
 
     def _check_scratch(self, measure: ScratchMeter, now: float) -> None:
         """Continue the scan of the scratch directory. If the directory is larger than requested, end the job,
@@ -361,143 +338,6 @@ class Supervisor:
         excess = f"the job used more than the {self.launch.scratch_mib} MiB of scratch that it requested"
         if self.launch.end_if_scratch_full:
             self.why = self.why or f"scratch_exceeded: {excess}"
-            self._begin_ending(self.launch.grace_s)
+            ending.begin_ending(self, self.launch.grace_s)
         else:
             write_notice(self.launch.directory, excess)
-
-    def _check_lease(self) -> None:
-        """End the job if its lease has expired. If it has not expired, plan the next check for the time at
-        which the lease would expire.
-
-        The agent writes each renewal to one file in the spool. The supervisor reads this file only here.
-        """
-        self.lease_at = None
-        if self.launch.lease_s is None:
-            return
-        spool = os.path.dirname(os.path.dirname(self.launch.directory))
-        left = lease.left_s(spool, self.boot, self.launch.lease_s)
-        if left > 0:
-            self.lease_at = time.monotonic() + left
-            return
-        self.why = self.why or lease.LEASE_EXPIRED
-        if self.tasks:
-            self._begin_ending(self.launch.grace_s)
-
-    def _begin_ending(self, grace_s: float) -> None:
-        """Send SIGTERM to the job now, and plan SIGKILL after `grace_s` seconds. If `grace_s` is 0, send no
-        SIGTERM. Another call can move SIGKILL to an earlier time, but not to a later time.
-        """
-        kill_at = time.monotonic() + grace_s
-        if not self.ending and grace_s > 0:
-            descendants = process_tree.descendants(os.getpid())
-            # With podman, send the signal to the processes in the container: podman itself exits on SIGTERM
-            # and leaves the container running.
-            process_tree.send_signal(
-                (
-                    container_supervision.job_processes(self.launch, descendants)
-                    if self.launch.container_commands
-                    else descendants
-                )
-                or descendants,
-                signal.SIGTERM,
-            )
-        if self.launch.slurm_job and self.why and not self.ending:
-            write_cancelled(self.launch, self.why)
-        self.ending, self.term_at = True, None
-        self.end_requested_at = self.end_requested_at or time.time()
-        self.kill_at = kill_at if self.kill_at is None else min(kill_at, self.kill_at)
-
-    def _plan_limit(self, limit_s: float | None) -> None:
-        """Plan the end of the job for the time limit `limit_s`, and the warning signal before this time. Plan
-        nothing if `limit_s` is None.
-        """
-        self.limit_s = limit_s
-        if limit_s is not None:
-            self.limit_at = self.started_at + limit_s
-            if self.launch.warn:
-                self.warn_at = self.limit_at - self.launch.warn[1]
-
-    def _read_limit(self) -> None:
-        """Plan a later end of the job if the agent has written a longer time limit. The file is read only
-        when the warning or the end is due, so a longer limit needs no message to this process.
-        """
-        try:
-            with open(f"{self.launch.directory}/limit", encoding="utf-8") as file:
-                longer = float(file.read())
-        except (OSError, ValueError):
-            return
-        if self.limit_s is not None and longer > self.limit_s:
-            self._plan_limit(longer)
-
-    def _read_stop(self, default: str = "") -> None:
-        """Carry out the stop order in the spool. If there is no stop order and `default` is not empty, stop
-        the job for the reason `default`.
-        """
-        try:
-            with open(f"{self.launch.directory}/stop", encoding="utf-8") as file:
-                grace, saving, why = file.read().split(" ", 2)
-        except FileNotFoundError:
-            if not default:
-                return
-            grace, saving, why = str(self.launch.grace_s), "0", default
-        self.why = self.why or why
-        if self.tasks:
-            self._stop(float(grace), float(saving))
-
-    def _stop(self, grace_s: float, saving_s: float) -> None:
-        """Request a checkpoint, and plan SIGTERM after `saving_s` seconds. SIGKILL follows `grace_s` seconds
-        after SIGTERM. If `saving_s` is 0, send SIGTERM now without a checkpoint.
-        """
-        if self.ending or saving_s <= 0:
-            self._begin_ending(grace_s)
-            return
-        term_at = time.monotonic() + saving_s
-        if self.term_at is None:
-            self.grace_s, self.end_requested_at = grace_s, time.time()
-            self._request_checkpoint()
-        if not self.ending:
-            self.grace_s = min(self.grace_s, grace_s)
-            self.term_at = term_at if self.term_at is None else min(term_at, self.term_at)
-
-    def _request_checkpoint(self) -> None:
-        """Send the checkpoint signal and run the checkpoint command. If no process handles the signal and
-        there is no command, end the job now.
-        """
-        launch = self.launch
-        if launch.checkpoint_signal:
-            self.checkpoint_signalled = self._signal_handlers(launch.checkpoint_signal)
-        if launch.checkpoint_command:
-            try:
-                first = str(next(iter(self.tasks)))
-                command = [*launch.container_exec, *launch.checkpoint_command]
-                self.checkpoint_pid = start_task(launch, self.cgroup, command, {"CORRAL_JOB_PID": first})
-            except TaskNotStarted as error:
-                write_notice(launch.directory, f"no checkpoint was made: {error}")
-        if not self.checkpoint_signalled and self.checkpoint_pid is None:
-            self._begin_ending(self.grace_s)
-
-    def _checkpoint_command_ended(self, status: int) -> None:
-        self.checkpoint_pid = None
-        if status:
-            self.ended_in_time = False
-            how = "exit code" if os.WIFEXITED(status) else "signal"
-            number = os.WEXITSTATUS(status) if os.WIFEXITED(status) else os.WTERMSIG(status)
-            write_notice(self.launch.directory, f"the checkpoint command failed with {how} {number}")
-        if not self.checkpoint_signalled and not self.ending:
-            self._begin_ending(self.grace_s)
-
-    def _signal_handlers(self, number: int) -> bool:
-        """Send the signal `number` to the processes of the job that have a handler for the signal. The signal
-        would end processes without a handler. Return whether any process has a handler.
-        """
-        descendants = process_tree.descendants(os.getpid())
-        receivers = process_tree.with_handler(
-            (
-                container_supervision.job_processes(self.launch, descendants)
-                if self.launch.container_commands
-                else descendants
-            ),
-            number,
-        )
-        process_tree.send_signal(receivers, number)
-        return bool(receivers)
