@@ -11,7 +11,7 @@ from controller.core.engine import Engine
 from controller.core.forecast.smallest_change import Suggestion
 from controller.core.framework.interfaces import Backfill, WeightedScorer
 from controller.core.invariants import find_violations
-from controller.core.lifecycle.timers import Timers
+from controller.core.lifecycle.due_jobs import DueJobs
 from controller.core.model import inputs
 from controller.core.model.decision.decision import Accepted, Decision, Refusal
 from controller.core.model.decision.effects import SendToNode
@@ -152,13 +152,13 @@ class EngineHarness:
         self.events += decision.events
         self.sent += decision.orders
         assert find_violations(self.state) == []
-        timers = self.engine.timers
-        rebuilt = Timers(self.state, self.engine.pipeline.waiting, self.events.append, print)
-        assert (rebuilt.due_times, rebuilt.gated) == (timers.due_times, timers.gated)
-        assert rebuilt.dependencies.edges == timers.dependencies.edges
+        due_jobs = self.engine.due_jobs
+        rebuilt = DueJobs(self.state, self.engine.pipeline.waiting, self.events.append, print)
+        assert (rebuilt.due_times, rebuilt.gated) == (due_jobs.due_times, due_jobs.gated)
+        assert rebuilt.dependencies.edges == due_jobs.dependencies.edges
         for fresh, kept in (
-            (rebuilt.throttles, timers.throttles),
-            (rebuilt.workload_throttles, timers.workload_throttles),
+            (rebuilt.throttles, due_jobs.throttles),
+            (rebuilt.workload_throttles, due_jobs.workload_throttles),
         ):
             assert sorted(fresh.by_group) == sorted(kept.by_group)
             for group, slots in fresh.by_group.items():

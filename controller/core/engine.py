@@ -19,13 +19,13 @@ from controller.core.commands.reservation_commands import ReservationCommands
 from controller.core.commands.user_commands import UserCommands
 from controller.core.commands.workload_commands import WorkloadCommands
 from controller.core.explain.why_pending import explain
+from controller.core.lifecycle.due_jobs import DueJobs
 from controller.core.lifecycle.failure_classes import rule_of
 from controller.core.lifecycle.gang_barrier import start_facts
 from controller.core.lifecycle.gpu_health_handler import GpuHealthHandler
 from controller.core.lifecycle.idle_gpus import IdleGpuHandler
 from controller.core.lifecycle.limit_warnings import NO_LIMIT_WARNINGS, PLANS_WARNING, LimitWarnings
 from controller.core.lifecycle.stop import Stopper
-from controller.core.lifecycle.timers import Timers
 from controller.core.model import inputs
 from controller.core.model.decision.decision import DONE, Decision, Refusal, Reply, no_such_job, no_such_node
 from controller.core.model.decision.effects import Effect, SendToNode, StartAttempt
@@ -135,13 +135,13 @@ class Engine:
         self._stopper = stopper = self.stopper_type(state, cycles, record, order)
         self.gpu_health = GpuHealthHandler(state, pipeline.health_policy, record, order)
         self.idle_gpus = IdleGpuHandler(state, pipeline.idling, record, order, stopper.stop)
-        self.timers = Timers(state, pipeline.waiting, record, stopper.stop)
+        self.due_jobs = DueJobs(state, pipeline.waiting, record, stopper.stop)
         self.limit_warnings = LimitWarnings(
             state, pipeline.limits if self._warns_of_limits else NO_LIMIT_WARNINGS, record, order
         )
         self.rebalancer = Rebalancer(state, self.placer, self.cycle, pipeline.rebalance, record, stopper.stop)
         context = Context(
-            state, pipeline, cycles, self.timers, self.gpu_health, self.idle_gpus, stopper, record, order
+            state, pipeline, cycles, self.due_jobs, self.gpu_health, self.idle_gpus, stopper, record, order
         )
         self._user_commands = users = UserCommands(context)
         self.workloads = workloads = WorkloadCommands(context, users)
@@ -184,7 +184,7 @@ class Engine:
             inputs.AgentSaidHello: self._on_agent_hello,
             inputs.AgentReported: agents.on_attempt_report,
             inputs.MembersReported: agents.on_members_report,
-            inputs.DataFound: self.timers.on_data_found,
+            inputs.DataFound: self.due_jobs.on_data_found,
             inputs.OffQueueProcessSeen: agents.on_off_queue_process_seen,
             inputs.OffQueueProcessGone: agents.on_off_queue_process_gone,
             inputs.LinkWentDown: agents.on_link_down,
@@ -222,7 +222,7 @@ class Engine:
         if self.pipeline.breaker.faults:
             for fault in self.pipeline.breaker.take_faults():
                 self._record(PluginFailed(now, fault.kind, fault.name, fault.why, fault.given_up))
-        self.timers.settle(now)
+        self.due_jobs.settle(now)
         decision = Decision(tuple(self._events), tuple(self._effects), reply)
         self._events.clear()
         self._effects.clear()
@@ -237,7 +237,7 @@ class Engine:
         if isinstance(event, JobRelaxed):
             self.profile_cycles.forget(event.job)
         self._events.append(event)
-        self.timers.on_event(event)
+        self.due_jobs.on_event(event)
         if kind in PLANS_WARNING:
             self.limit_warnings.on_event(event)
         if self.services.active:
@@ -269,7 +269,7 @@ class Engine:
         2. Put the tables [hours.NAME] of this time into force. Begin and end reservations. Stop the jobs on
            nodes that a timed drain must empty soon. Warn the owners of jobs whose time limit is near. Record
            projects that have used an alert percentage of their budgets.
-        3. Act on due timers of jobs, such as begin times and restart delays. Act on dependencies that are met
+        3. Act on jobs that are due, such as begin times and restart delays. Act on dependencies that are met
            or can never be met.
         4. Queue and end replicas of services.
         5. Run a scheduling cycle of each scheduler profile. Each event of a cycle is applied before the cycle
@@ -293,15 +293,15 @@ class Engine:
             for standing, percent in self.state.budgets.due(now):
                 used = BudgetReached(now, standing.project, standing.month, percent, standing.text)
                 self._record(used)
-        if self.timers.next_at <= now:
-            self.timers.open_due(now)
+        if self.due_jobs.next_at <= now:
+            self.due_jobs.open_due(now)
         if self.services.active:
             self.services.run(now)
-        self.timers.settle(now)
+        self.due_jobs.settle(now)
         self.profile_cycles.run(now, self._carry_out)
-        if self.timers.next_at <= now:
-            self.timers.end_due(now)
-            self.timers.settle(now)
+        if self.due_jobs.next_at <= now:
+            self.due_jobs.end_due(now)
+            self.due_jobs.settle(now)
             self.profile_cycles.run(now, self._carry_out)
 
     def _follow_hours(self, now: float) -> None:
@@ -359,7 +359,7 @@ class Engine:
     def next_at(self) -> float:
         """The time at which the next tick is needed, if no other input comes earlier."""
         reservations, budgets = self.state.reservations, self.state.budgets
-        at = min(self.timers.next_at, self.profile_cycles.again_at, self.hours_change_at)
+        at = min(self.due_jobs.next_at, self.profile_cycles.again_at, self.hours_change_at)
         # Ask reservations, services, budgets and warnings only if there are any, because the simulator reads
         # `next_at` after each input.
         if reservations.by_name:

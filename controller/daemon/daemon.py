@@ -175,7 +175,7 @@ class Daemon:
         self._data_paths = DataPathWatch(
             waiting.data_roots,
             waiting.data_check_s,
-            lambda: self.engine.timers.dependencies.data_paths,
+            lambda: self.engine.due_jobs.dependencies.data_paths,
             lambda path: self.tell(inputs.DataFound(path)),
         )
         self.retention = Retention(

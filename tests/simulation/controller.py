@@ -12,7 +12,7 @@ from controller.core.cluster.node import Node
 from controller.core.engine import Engine
 from controller.core.invariants import find_violations
 from controller.core.lifecycle.attempt_reports import merge_member_reports
-from controller.core.lifecycle.timers import Timers
+from controller.core.lifecycle.due_jobs import DueJobs
 from controller.core.model.decision.decision import Decision, Reply
 from controller.core.model.decision.effects import Effect
 from controller.core.model.events.event import Event
@@ -214,10 +214,10 @@ class SimulatedController:
         return death
 
     def compare(self) -> None:
-        """Compare timers, dependencies and throttles in memory with those of a fresh state."""
-        state, kept = self.engine.state, self.engine.timers
+        """Compare due times, dependencies and throttles in memory with those of a fresh state."""
+        state, kept = self.engine.state, self.engine.due_jobs
         self.store.compare(state)
-        fresh = Timers(state, self._pipeline.waiting, lambda _event: None, lambda *_job: None)
+        fresh = DueJobs(state, self._pipeline.waiting, lambda _event: None, lambda *_job: None)
         same = fresh.due_times == kept.due_times and fresh.gated == kept.gated
         same = same and fresh.dependencies.edges == kept.dependencies.edges
         throttles = kept.throttles.by_group
@@ -227,7 +227,7 @@ class SimulatedController:
             or slots.next_job() is not None
             for array, slots in fresh.throttles.by_group.items()
         ):
-            raise GuaranteeBroken(JOURNAL_GUARANTEE, "timers differ from those of the state")
+            raise GuaranteeBroken(JOURNAL_GUARANTEE, "due times differ from those of the state")
 
     def recover(self) -> None:
         """Start again from the store."""

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from controller.core.backfill.profiles.profile_cycles import ProfileCycles
+from controller.core.lifecycle.due_jobs import DueJobs
 from controller.core.lifecycle.gpu_health_handler import GpuHealthHandler
 from controller.core.lifecycle.idle_gpus import IdleGpuHandler
 from controller.core.lifecycle.stop import Stopper
-from controller.core.lifecycle.timers import Timers
 from controller.core.model.decision.effects import Effect
 from controller.core.model.events.event import Event
 from controller.core.pipeline.pipeline import Pipeline
@@ -31,7 +31,7 @@ class Context:
     state: State
     pipeline: Pipeline
     cycles: ProfileCycles
-    timers: Timers
+    due_jobs: DueJobs
     gpu_health: GpuHealthHandler
     idle_gpus: IdleGpuHandler
     stopper: Stopper

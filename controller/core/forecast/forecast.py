@@ -166,13 +166,13 @@ def forecast(
                 plans.append(event)
             elif isinstance(event, StopRequested) and event.until is None:
                 _end(ahead, ahead.state.jobs[event.job], moment, ends)
-        waiting = len(ahead.state.queue) or ahead.timers.gated or ahead.state.claims
+        waiting = len(ahead.state.queue) or ahead.due_jobs.gated or ahead.state.claims
         if until in starts or not waiting:
             return Forecast(starts, decisions, True, tuple(plans), ends=ends)
         next_end = ahead.state.releases[0][0] if ahead.state.releases else NEVER
         following = min(next_end, ahead.next_at)
         any_ends = following == next_end < NEVER or any(_ends(ahead, job) for _, job in ahead.state.releases)
-        due = min(ahead.timers.next_at, ahead.profile_cycles.limits_change_at, ahead.timed_drains.next_at)
+        due = min(ahead.due_jobs.next_at, ahead.profile_cycles.limits_change_at, ahead.timed_drains.next_at)
         # Count the steps in which only operators' reservations begin or end, or quotas change with the hour.
         # Recurring reservations and quotas by hour cause these steps without end, so the forecast ends after
         # a number of these steps.

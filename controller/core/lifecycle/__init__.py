@@ -1,1 +1,1 @@
-"""The life of a job between submit and end: dependencies, gangs, timers, node loss and restarts."""
+"""The life of a job between submit and end: dependencies, gangs, due times, node loss and restarts."""

@@ -163,10 +163,10 @@ def _impossible_deadline(spec: JobSpec, now: float) -> Refusal | None:
 
 
 def opens_at(job: Job, gate: Reason) -> float:
-    """Return the time at which a timer opens a closed gate. Return NEVER if no timer opens the gate.
+    """Return the time at which a closed gate opens, if time opens this gate. Otherwise return NEVER.
 
     For the dependency gate, return the end of the job's longest wait for other jobs (`after_within_s`). At
-    this time the timer cancels the job.
+    this time the job is cancelled.
     """
     if gate is Reason.DEPENDENCY:
         within = job.spec.after_within_s

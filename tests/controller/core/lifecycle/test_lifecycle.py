@@ -40,10 +40,10 @@ def test_a_job_does_not_begin_before_its_time(harness: EngineHarness) -> None:
         Reason.BEGIN,
         "its begin time is in 1m00s",
     )
-    assert harness.engine.timers.next_at == T0 + 60
+    assert harness.engine.due_jobs.next_at == T0 + 60
     assert harness.tick_at(T0 + 59) == []
     assert [start.job for start in harness.tick_at(T0 + 60)] == [job]
-    assert harness.engine.timers.next_at == NEVER
+    assert harness.engine.due_jobs.next_at == NEVER
 
 
 def test_a_begin_time_in_the_past_does_not_wait(harness: EngineHarness) -> None:
@@ -78,7 +78,7 @@ def test_a_job_that_can_no_longer_end_before_its_deadline_fails(harness: EngineH
     harness.submit(spec(8, time_limit_s=500))
     late = harness.submit(spec(8, time_limit_s=100, deadline_at=T0 + 300))
     harness.tick()
-    assert harness.engine.timers.next_at == T0 + 200
+    assert harness.engine.due_jobs.next_at == T0 + 200
     harness.tick_at(T0 + 200)
     assert outcome(harness, late) == (JobState.FAILED, Reason.DEADLINE)
     assert harness.job(late).detail == "can no longer end by its deadline: it may run for 1m40s"
@@ -179,8 +179,8 @@ def test_a_failure_is_tried_again_until_the_limit(harness: EngineHarness) -> Non
         run(harness, job, code=7)
         assert harness.job(job).state is JobState.QUEUED
         assert harness.tick() == []
-        waits.append(harness.engine.timers.next_at - harness.now)
-        harness.now = harness.engine.timers.next_at
+        waits.append(harness.engine.due_jobs.next_at - harness.now)
+        harness.now = harness.engine.due_jobs.next_at
     run(harness, job, code=7)
     assert outcome(harness, job) == (JobState.FAILED, Reason.EXIT_NONZERO)
     assert waits == [10, 15]
@@ -193,7 +193,7 @@ def crash(harness: EngineHarness, job: int, ran_s: float) -> float:
     harness.start(job)
     harness.now += ran_s
     harness.exit(job, 7)
-    delay = harness.engine.timers.next_at - harness.now
+    delay = harness.engine.due_jobs.next_at - harness.now
     harness.now += delay
     return float(delay)
 
@@ -279,7 +279,7 @@ def test_a_job_that_waits_to_start_again_can_be_cancelled(harness: EngineHarness
     run(harness, job)
     harness.tell(inputs.Cancel(job, "ada"))
     assert harness.job(job).state is JobState.CANCELLED
-    assert harness.engine.timers.next_at == NEVER
+    assert harness.engine.due_jobs.next_at == NEVER
 
 
 def test_a_restart_has_the_old_place_in_the_queue(harness: EngineHarness) -> None:

@@ -84,7 +84,7 @@ def test_a_cancelled_array_frees_its_throttle(harness: EngineHarness) -> None:
     array = harness.submit(spec(1, array="0-9%2", after=(Dependency(Until.OK, str(first)),)))
     harness.tell(inputs.Cancel(first, "ada"))
     assert {harness.job(array + element).state for element in range(10)} == {JobState.CANCELLED}
-    assert harness.engine.timers.throttles.by_group == {}
+    assert harness.engine.due_jobs.throttles.by_group == {}
 
 
 def test_a_forecast_keeps_to_the_array_limit(harness: EngineHarness) -> None:

@@ -180,7 +180,7 @@ def test_an_impossible_dependency_cancels_the_whole_chain(harness: EngineHarness
         last = harness.submit_unchecked(spec(1, after=after(OK, last)))
     harness.tell(inputs.Cancel(first, "ada"))
     assert harness.job(last).state is JobState.CANCELLED
-    assert harness.engine.timers.dependencies.edges == []
+    assert harness.engine.due_jobs.dependencies.edges == []
 
 
 def test_cancel_hopeless_can_be_off() -> None:
@@ -243,7 +243,7 @@ def test_an_event_costs_only_the_dependencies_on_its_job() -> None:
     for _ in range(1_000):
         harness.submit_unchecked(spec(1, after=after(OK, busy)))
     asked: list[object] = []
-    followers = harness.engine.timers.dependencies
+    followers = harness.engine.due_jobs.dependencies
     waiting = followers.waiting
     followers.waiting = lambda goal: (asked.append(goal), waiting(goal))[1]  # type: ignore[method-assign]
     run(harness, other)
@@ -261,10 +261,10 @@ def test_data_dependencies_below_data_roots(harness: EngineHarness) -> None:
     job = harness.submit(spec(1, after=(Dependency(Until.DATA, path="/data/set/READY"),)))
     assert started(harness) == []
     assert harness.why(job).sentence == "waits for /data/set/READY to exist"
-    assert harness.engine.timers.dependencies.data_paths == ["/data/set/READY"]
+    assert harness.engine.due_jobs.dependencies.data_paths == ["/data/set/READY"]
     harness.tell(inputs.DataFound("/data/set/READY"))
     assert started(harness) == [job]
-    assert harness.engine.timers.dependencies.data_paths == []
+    assert harness.engine.due_jobs.dependencies.data_paths == []
 
 
 @pytest.mark.parametrize(

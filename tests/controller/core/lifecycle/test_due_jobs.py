@@ -1,4 +1,4 @@
-"""Timers of waiting jobs: dropped constraints, raised priorities, and ends by timeout."""
+"""Due times of waiting jobs: dropped constraints, raised priorities, and ends by timeout."""
 
 from __future__ import annotations
 

@@ -7,13 +7,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 
-from controller.core.lifecycle.waiting.dependencies import (
-    DependencyIndex,
-    Target,
-    dependencies_needed,
-    waiting_text,
-    why_impossible,
-)
+from controller.core.lifecycle.waiting.dependencies import DependencyIndex, waiting_text
+from controller.core.lifecycle.waiting.dependency_decisions import DependencyDecisions
 from controller.core.lifecycle.waiting.gates import opens_at
 from controller.core.lifecycle.waiting.priority_inheritance import PriorityInheritance
 from controller.core.lifecycle.waiting.throttle import ARRAYS, WORKLOADS, Throttles
@@ -43,7 +38,7 @@ many of them.
 """
 
 
-class Timers:
+class DueJobs:
     """Acts on jobs at their due times. Opens gates (begin times, restart delays), raises priorities and ends
     jobs.
 
@@ -57,7 +52,7 @@ class Timers:
        last chance to start stays on the heap. If the job has not started, `end_due` ends the job after the
        cycle.
 
-    Invariant: a Timers object that is made from the state has the same due times, dependencies and run slots
+    Invariant: a DueJobs object that is made from the state has the same due times, dependencies and run slots
     of arrays. tests/engine_harness.py compares both objects after each input. Cost: O(log jobs) for an event
     about a job; nothing while a job waits.
 
@@ -76,6 +71,9 @@ class Timers:
         self.gated: set[int] = set()
         """Ids of queued jobs that are not held and have a closed gate."""
         self.dependencies = DependencyIndex(state)
+        self._decisions = DependencyDecisions(
+            state, self.dependencies, rules.cancel_hopeless, record, self._end
+        )
         self.inheritance = PriorityInheritance(state)
         self.throttles = Throttles(ARRAYS, state)
         self.workload_throttles = Throttles(WORKLOADS, state)
@@ -83,8 +81,6 @@ class Timers:
         """The id of the failed job, for each workload whose waiting jobs must be cancelled because of this
         failure.
         """
-        self.changed: list[int] = []
-        """Ids of jobs with a new event that may decide a dependency of another job."""
         self.due_times: dict[int, float] = {}
         """The next due time of each job. Jobs without a due time are left out."""
         self._heap: list[tuple[float, int]] = []
@@ -117,7 +113,7 @@ class Timers:
             self.dependencies.update(job)
             self.inheritance.update(job)
             if self.dependencies.targets(job):
-                self.changed.append(job.id)
+                self._decisions.changed.append(job.id)
         if job.array is not None:
             self.throttles.update(job)
         if job.workload is not None:
@@ -134,22 +130,14 @@ class Timers:
         """
         while (
             self.failures
-            or self.changed
+            or self._decisions.changed
             or self.throttles.unsettled
             or self.workload_throttles.unsettled
             or self.inheritance.changed
         ):
             while self.failures:
                 self._cancel_waiting(*self.failures.popitem(), now)
-            for number in self.changed:
-                # The list `changed` grows during the loop, because each decision causes events about other
-                # jobs.
-                job = self._state.jobs[number]
-                for target in self.dependencies.targets(job):
-                    outcome = self.dependencies.outcome(target, job)
-                    if outcome is not None:
-                        self._decide(target, outcome, now)
-            self.changed.clear()
+            self._decisions.settle(now)
             if self.throttles.unsettled:
                 self.throttles.settle(now, self._record)
             if self.workload_throttles.unsettled:
@@ -173,21 +161,7 @@ class Timers:
 
     def on_data_found(self, given: DataFound, now: float) -> None:
         """Mark the dependencies on a file path as met, because the path exists now."""
-        self._decide((given.path, Until.DATA), True, now)
-
-    def _decide(self, target: Target, met: bool, now: float) -> None:
-        detail = "" if met else why_impossible(self._state, target, {})
-        for number, index in self.dependencies.waiting(target):
-            job = self._state.jobs[number]
-            if job.state.terminal or Reason.DEPENDENCY not in job.wait.gates:
-                continue
-            path = target[0] if target[1] is Until.DATA else ""
-            self._record(DependencyDecided(number, now, index, met, detail, path))
-            wait, need = job.wait, dependencies_needed(job.spec)
-            if len(wait.met) >= need:
-                self._record(GateOpened(number, now, Reason.DEPENDENCY))
-            elif len(job.spec.after) - len(wait.lost) < need and self._rules.cancel_hopeless:
-                self._end(job, Reason.DEPENDENCY, detail, now, JobState.CANCELLED)
+        self._decisions.decide((given.path, Until.DATA), True, now)
 
     def open_due(self, now: float) -> None:
         """Carry out the due actions of all jobs before a scheduling cycle. Leave out a job for which this
@@ -269,7 +243,7 @@ class Timers:
 
 
 def _next_due(job: Job) -> float:
-    """Return the next time at which a timer acts on the job; NEVER if no action is planned."""
+    """Return the time at which the next action for the job is due; NEVER if no action is planned."""
     if job.state in PLACED_STATES:
         return job.spec.deadline_at if job.spec.deadline_at is not None and job.stopping is None else NEVER
     if job.state is not JobState.QUEUED:
