@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 from textual.widgets import Button
 
-from tests.tui.recorded import LIVE, NOW, Tenants, rebalance
+from tests.tui.recorded import LIVE, NOW, RecordedClient, Tenants, rebalance
 from tests.tui.screens import Screen, press, settled, until
 from tui.data.cluster_feed import Changes
 from tui.data.lists.move_lists import move_rows
 from tui.dialogs.confirm import ConfirmDialog
+from tui.views.policy.moves import MovesView
 from wire.api.service.cluster import EventView
 
 
@@ -83,6 +84,21 @@ async def test_question_closes_when_its_proposal_is_gone() -> None:
         await press(pilot, "A")
         assert "nothing is proposed" in screen.text()
         assert screen.ordered == []
+
+
+async def test_a_move_is_complete_as_soon_as_its_job_runs_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MovesView, "REASK_S", 1_000_000)
+    done = rebalance().moves[0]
+    answers = [replace(rebalance(), proposals=(), moves=(replace(done, done_at=None),))]
+    monkeypatch.setattr(RecordedClient, "rebalance", lambda _client: answers[-1])
+    screen = Screen()
+    async with screen.run_test(size=(120, 30)) as pilot:
+        await settled(pilot)
+        await press(pilot, "7")
+        await until(pilot, lambda: "under way" in screen.text())
+        answers.append(replace(answers[0], moves=(done,)))
+        screen.recording.put(Changes(LIVE, jobs=(screen.model.jobs.rows[done.job],)))
+        await until(pilot, lambda: "moved" in screen.text())
 
 
 @pytest.mark.parametrize(

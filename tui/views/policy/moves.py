@@ -10,6 +10,7 @@ from textual.binding import BindingType
 from tui import actions
 from tui.app_interface import app_of
 from tui.changes.confirm import move_line
+from tui.data.cluster_feed import Changes
 from tui.data.lists.move_lists import MoveRow, move_rows
 from tui.look import cells, glyphs
 from tui.look.columns import ListColumn
@@ -31,6 +32,20 @@ class MovesView(PolledListView[MoveRow, RebalanceView]):
     BINDINGS: ClassVar[list[BindingType]] = bindings(actions.REBALANCE)
     CHANGED_BY = frozenset({"RebalancePlanned", "MovePlanned", "MoveUndone"})
     REASK_S = 15  # Use a long interval, because the controller examines all running jobs for each answer.
+
+    def changed(self, changes: Changes) -> None:
+        """Request the list again also when a job changes whose move is under way. The move is complete when
+        the job runs on its new nodes.
+        """
+        moving = {
+            step.what.job
+            for step in self.listing.rows.values()
+            if isinstance(step.what, Moved) and step.state == "under way"
+        }
+        if any(job.id in moving for job in changes.jobs):
+            self.ask()
+        else:
+            super().changed(changes)
 
     def columns(self) -> Sequence[ListColumn[MoveRow]]:
         return (
