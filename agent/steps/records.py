@@ -23,7 +23,7 @@ from wire.job.steps import MAX_NODES_TEXT, MAX_STEPS, MAX_TEXT, Step
 from wire.text import printable
 
 _FILE = "steps"
-_CHECK_S = 5.0
+_CHECK_S = 1.0
 _RESERVED = 100
 """The number of steps above MAX_STEPS for which one line in the file reserves the step numbers."""
 _KILLED, _ENDED_WITH_JOB = 9, 15
