@@ -12,7 +12,7 @@ from wire.names import JobState, Reason
 
 def test_extended_job_outlives_its_first_limit(build: Callable[..., System]) -> None:
     system = build("gpu01").start()
-    script = "trap 'echo warned' USR1; sleep 4 & wait; sleep 4 & wait; echo done"
+    script = "trap 'echo warned' USR1; sleep 3 & wait; sleep 3 & wait; echo done"
     warn = ["--warn-signal", "USR1", "--warn-time", "1s"]
     system.corral("submit", "--time", "3s", "--grace", "0.2s", *warn, "--", "sh", "-c", script)
     system.corral("submit", "--time", "3s", "--grace", "0.2s", "--", "sleep", "1000")

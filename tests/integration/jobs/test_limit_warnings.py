@@ -17,13 +17,13 @@ def test_job_is_warned_before_its_limit(build: Callable[..., System]) -> None:
     script = "trap 'echo signalled' USR1; sleep 1000 & while :; do wait; done"
     warn = ["--warn-signal", "USR1", "--warn-time", "0.5s", "--time", "20s"]
     system.corral("submit", "--grace", "0.2s", *warn, "--", "sh", "-c", script)
-    system.corral("submit", "--time", "30s", "--", "sleep", "1000")
+    system.corral("submit", "--time", "20s", "--", "sleep", "1000")
     system.await_jobs([1, 2], JobState.RUNNING)
     with system.client() as client:
         events = (event for batch in client.stream(after=0) if batch is not None for event in batch.events)
         assert any(event.job == 2 and event.kind == "EndWarned" for event in events)
+    assert "its time limit of 20s ends it in" in system.corral("job", "show", "2")
     assert "its time limit" in system.corral("events", "--job", "2")
-    assert "its time limit of 30s ends it in" in system.corral("job", "show", "2")
     ended = system.await_jobs([1, 2])
     assert {job.reason for job in ended.values()} == {Reason.TIME_LIMIT}
     log = system.corral("job", "logs", "1")

@@ -18,6 +18,7 @@ from tests.programs import run_corral
 from tests.systems import System
 from wire.api.nodes import GpuView
 from wire.job.spec import JobSpec
+from wire.job.start_conditions import Restart
 from wire.names import GpuHealth, JobState, NodeState, Reason
 
 
@@ -118,7 +119,7 @@ def test_xid_is_attributed_to_its_job_and_gpu(
 ) -> None:
     go = tmp_path / "go"
     wait = f"until [ -e {shlex.quote(str(go))} ]; do sleep 0.2; done; exit 7"
-    hit, other = (submit(rigged, wait, gpus=1) for _ in range(2))
+    hit, other = (submit(rigged, wait, gpus=1, restart=Restart(delay_s=1.0)) for _ in range(2))
     rigged.await_jobs([hit, other], JobState.RUNNING)
     with rigged.client() as client:
         [[index]] = [[part.index for part in held.gpus] for held in client.job(hit).job.held]
@@ -130,7 +131,7 @@ def test_xid_is_attributed_to_its_job_and_gpu(
     if reason is Reason.GPU_FAILED:  # the job ran again on the other GPU, and failed by itself
         assert (ended[hit].attempt, ended[hit].restarts, ended[hit].reason) == (2, 1, Reason.EXIT_NONZERO)
         assert [[part.index for part in held.gpus] for held in ended[hit].held] == [[1 - index]]
-        assert f"restart 1 of 3 in 10s: GPU {index} of gpu01: Xid {code}" in corral(rigged, "events")
+        assert f"restart 1 of 3 in 1s: GPU {index} of gpu01: Xid {code}" in corral(rigged, "events")
     else:
         assert (ended[hit].attempt, ended[hit].reason) == (1, reason)
         assert f"Xid {code}" in ended[hit].detail
