@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from controller.config import Source
@@ -33,6 +33,7 @@ from controller.core.state.order_view import position_key
 from controller.core.state.state import State
 from controller.plugins.orders.fixed import FifoOrder
 from controller.registry import METHODS, installed_plugins, make_plugin
+from tests.examples import examples
 from wire.agent.reports import GpuFacts
 from wire.cluster.quota import ANY_NAME, SCOPES
 from wire.cluster.quota import quota_problems as problems_of_quota
@@ -211,6 +212,7 @@ def same(left: NodeTable, right: NodeTable) -> bool:
 
 
 @pytest.mark.parametrize("plugin", plugins("filter"))
+@settings(max_examples=examples(150))
 @given(chosen=choices(), part=parts)
 def test_filter_answer_for_all_rows_equals_single_rows(
     plugin: Filter, chosen: tuple[NodeTable, Any], part: PerNodeRequest
@@ -229,6 +231,7 @@ def test_filter_answer_for_all_rows_equals_single_rows(
 
 
 @pytest.mark.parametrize("plugin", plugins("filter"))
+@settings(max_examples=examples(150))
 @given(part=parts)
 def test_filter_explains_a_lost_node_in_one_line(plugin: Filter, part: PerNodeRequest) -> None:
     told = plugin.explain(part)
@@ -238,6 +241,7 @@ def test_filter_explains_a_lost_node_in_one_line(plugin: Filter, part: PerNodeRe
 
 
 @pytest.mark.parametrize("plugin", plugins("scorer"))
+@settings(max_examples=examples(150))
 @given(chosen=choices(), part=parts)
 def test_scorer_returns_a_number_from_0_to_1_for_every_row(
     plugin: Scorer, chosen: tuple[NodeTable, Any], part: PerNodeRequest
@@ -255,6 +259,7 @@ def test_scorer_returns_a_number_from_0_to_1_for_every_row(
 
 
 @pytest.mark.parametrize("plugin", plugins("picker"))
+@settings(max_examples=examples(150))
 @given(columns=clusters(), data=st.data())
 def test_picker_chooses_one_of_the_offered_gpus(
     plugin: Picker, columns: NodeTable, data: st.DataObject
@@ -272,6 +277,7 @@ def test_picker_chooses_one_of_the_offered_gpus(
 
 
 @pytest.mark.parametrize("plugin", plugins("order"))
+@settings(max_examples=examples(150))
 @given(first=specs, second=specs, at=st.floats(0, 1e12))
 def test_order_ranks_jobs_by_stable_numbers(
     plugin: Order, first: JobSpec, second: JobSpec, at: float
@@ -291,6 +297,7 @@ def test_order_ranks_jobs_by_stable_numbers(
 @pytest.mark.parametrize(
     "plugin", [each for each in plugins("order") if isinstance(each.values[0], DynamicOrder)]
 )
+@settings(max_examples=examples(150))
 @given(
     asked=st.lists(st.tuples(specs, st.sampled_from("ab"), st.floats(0, 1e6)), min_size=2, max_size=6),
     later=st.floats(0, 1e7),
@@ -315,6 +322,7 @@ def test_changing_order_keeps_the_order_within_a_group(
 @pytest.mark.parametrize(
     "plugin", [each for each in plugins("preemption") if not isinstance(each.values[0], ReclaimStrategy)]
 )
+@settings(max_examples=examples(150))
 @given(running=specs, waiting=specs)
 def test_preemption_strategy_lets_no_two_jobs_preempt_each_other(
     plugin: Strategy, running: JobSpec, waiting: JobSpec
@@ -337,6 +345,7 @@ def test_preemption_strategy_lets_no_two_jobs_preempt_each_other(
 
 
 @pytest.mark.parametrize("plugin", plugins("quota"))
+@settings(max_examples=examples(150))
 @given(scope=st.sampled_from(SCOPES), name=st.sampled_from(["ada", "vision", ANY_NAME]))
 def test_quota_provider_is_deterministic_and_valid(plugin: QuotaProvider, scope: str, name: str) -> None:
     for each in (name, *plugin.names(scope)):
@@ -348,6 +357,7 @@ def test_quota_provider_is_deterministic_and_valid(plugin: QuotaProvider, scope:
 
 
 @pytest.mark.parametrize("plugin", plugins("metrics"))
+@settings(max_examples=examples(150))
 @given(asked=st.lists(st.tuples(specs, st.sampled_from(["ada", 'b"o'])), max_size=5))
 def test_metrics_source_returns_numbers_and_changes_nothing(
     plugin: MetricsSource, asked: list[tuple[JobSpec, str]]
