@@ -148,29 +148,33 @@ class Cluster:
         """End the jobs, the controller and all other descendant processes, then remove the files. If one of
         these steps fails, the following steps are still carried out.
         """
+        cancelled = False
         try:
             with suppress(Unreachable, Refused):
-                self._end_jobs()
+                cancelled = self._end_jobs()
             self._stop_controller()
-            kill_descendants.end_descendants(SWEEP_S)
+            # If the controller has not cancelled the jobs, do not wait for their end.
+            kill_descendants.end_descendants(SWEEP_S if cancelled else 0.0)
         finally:
             shutil.rmtree(self.place, ignore_errors=True)
 
-    def _end_jobs(self) -> None:
+    def _end_jobs(self) -> bool:
+        """Cancel all jobs, and wait for their end. Return False if the controller has ended."""
         if self._controller is None or self._controller.poll() is not None:
-            return
+            return False
         # Cancel the jobs while the controller runs, because jobs keep running when the controller stops.
         with self.client() as client:
             deadline = time.monotonic() + JOBS_END_S
             while time.monotonic() < deadline:
                 active = list(pages(client, ACTIVE))
                 if not active:
-                    return
+                    return True
                 for job in active:
                     # Ignore a refusal, because the job may have ended already.
                     with suppress(Refused):
                         client.cancel(job.id)
                 time.sleep(0.1)
+        return True
 
     def _stop_controller(self) -> None:
         if self._controller is None:

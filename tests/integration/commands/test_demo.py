@@ -17,6 +17,14 @@ import pytest
 from tests.limits import PATIENCE_S
 
 DEMO = [sys.executable, "-P", "-u", "-m", "cli", "demo"]
+QUICK_DEMO = """
+import functools, runpy, sys
+from cli.demo import demo
+demo._submit_all = functools.partial(demo._submit_all, stretch=0.3)
+sys.argv = ["cli", "demo"]
+runpy.run_module("cli", run_name="__main__")
+"""
+"""The demo with jobs that run for less than a third of their time."""
 PLACE = re.compile(r"/\S*corral-demo-\w+")
 
 
@@ -45,10 +53,10 @@ def left_of(place: str) -> list[str]:
     return found
 
 
-def begin(environment: dict[str, str]) -> subprocess.Popen[str]:
+def begin(environment: dict[str, str], *, quick: bool = False) -> subprocess.Popen[str]:
     """Start the demo without a terminal."""
     return subprocess.Popen(
-        DEMO,
+        [sys.executable, "-u", "-c", QUICK_DEMO] if quick else DEMO,
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -71,7 +79,7 @@ def read_until(demo: subprocess.Popen[str], words: str) -> str:
 
 @pytest.mark.slow
 def test_demo_without_a_terminal_ends_with_success(environment: dict[str, str]) -> None:
-    demo = begin(environment)
+    demo = begin(environment, quick=True)
     place = read_until(demo, "Starting a controller")
     out, err = demo.communicate(timeout=PATIENCE_S)
     assert (demo.returncode, err) == (0, "")
