@@ -12,12 +12,12 @@ from controller.core.model.inputs import Cancel
 from controller.watchers import retention
 from tests.controller.api.running_controller import RunningController, start_controller
 
-FEW = RetentionSection(jobs=40, journal_entries=300)
+FEW = RetentionSection(jobs=20, journal_entries=150)
 
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(retention, "LEAST", 50)
+    monkeypatch.setattr(retention, "LEAST", 25)
     monkeypatch.setattr(retention, "AT_ONCE", 7)
     monkeypatch.setattr(retention, "ENTRIES_AT_ONCE", 30)
     monkeypatch.setattr(retention, "SHARE", 1.0)
@@ -38,16 +38,16 @@ async def test_store_stops_growing_and_loads_at_the_next_start(tmp_path: Path) -
     async with start_controller(tmp_path, controller={"keep_ended": 5}) as api:
         waiting = await api.submit(hold=True)
         for _ in range(6):
-            await lives(api, 150)
+            await lives(api, 75)
             await api.daemon.retention.enforce(FEW, api.daemon.now())
             sizes.append((tmp_path / "corral.db").stat().st_size)
             _, page = await api.get("/v1/jobs?history=1")
-            assert len(page["jobs"]) == 41
+            assert len(page["jobs"]) == 21
         assert sizes[-1] == sizes[2], sizes
         report = await api.daemon.read(api.daemon.store.verify)
         assert report.problems == ()
-        assert report.begins > 1_000
-        assert report.compared >= 40
+        assert report.begins > 500
+        assert report.compared >= 20
         last = api.daemon.state.next_job
         _, events = await api.get("/v1/events?after=0")
         assert (events["begins"], events["events"][0]["seq"]) == (report.begins, report.begins + 1)
