@@ -64,12 +64,7 @@ def migrate(text: str, name: str) -> Migration:
             moved.append((dotted(old), dotted(new)))
         else:
             line = locate(text).get(old)
-            table = dotted(new[:-1])
-            why = (
-                f"there is no heading [{table}] in the file"
-                if _heading(text.splitlines(), new[:-1]) is None
-                else "it is not on a line of its own"
-            )
+            why = _why_not(text, before, old, new)
             by_hand.append(f"{name}:{line}: {dotted(old)} cannot be moved to {dotted(new)}: {why}")
     return Migration(text, tuple(moved), tuple(by_hand))
 
@@ -85,6 +80,18 @@ def _found(config: Config) -> list[tuple[Key, Key]]:
                 name = key[move.old.index("*")]
                 pairs.append((key, tuple(name if part == "*" else part for part in move.new)))
     return pairs
+
+
+def _why_not(text: str, config: Config, old: Key, new: Key) -> str:
+    """Return why the key cannot be moved, and what to change by hand."""
+    data = config.model_dump(mode="json")
+    value, present = _taken(data, old), _taken(data, new)
+    if new in config.source.lines and present != value:
+        line = config.source.lines[new]
+        return f"line {line} sets {dotted(new)} = {present!r}, which applies; delete the line that is wrong"
+    if _heading(text.splitlines(), new[:-1]) is None:
+        return f"there is no heading [{dotted(new[:-1])}] in the file"
+    return "it is not on a line of its own"
 
 
 def _moved(text: str, old: Key, new: Key) -> str | None:

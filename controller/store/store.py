@@ -251,11 +251,12 @@ class Store(StoreQueries):
         with self._reading() as connection:
             return retention.old_jobs(connection, before, most, at_once)
 
-    def old_entries(self, before: float, most: int) -> int:
+    def old_entries(self, before: float, most: int, least: int) -> int:
         """Return the number of the newest journal entry to delete.
 
         An entry must be deleted if it is older than the time `before`, or if there are at least `most` newer
-        entries. If no entry must be deleted, return a number below that of the oldest entry.
+        entries. The newest `least` entries are never deleted. If no entry must be deleted, return a number
+        below that of the oldest entry.
         """
         journal = tables.journal.c
         with self._reading() as connection:
@@ -269,7 +270,7 @@ class Store(StoreQueries):
                 middle = (low + high + 1) // 2
                 at = connection.scalar(select(journal.at).where(journal.seq == middle))
                 low, high = (middle, high) if at is not None and at < before else (low, middle - 1)
-            return int(max(low, last - most))
+            return int(min(max(low, last - most), last - least))
 
     def sealed(self) -> int:
         """Return the number of the last journal entry whose deletion is announced by a later entry

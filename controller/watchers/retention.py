@@ -22,9 +22,10 @@ SHARE = 0.1
 AT_ONCE = 200
 ENTRIES_AT_ONCE = 1_000
 LEAST = 1_000
-"""Journal entries are deleted only if at least this many of them are too old or above the limit. A smaller
-`journal_entries` in [retention] counts as this number, because the controller reads the newest entries when
-it starts.
+"""Journal entries are deleted only if at least this many of them are too old or above the limit. This many of
+the newest entries always stay, also if they are too old or if `journal_entries` is smaller. Each start of the
+controller checks the hashes of these entries, and a client that follows the events can connect again after a
+short interruption.
 """
 DAY_S = 86_400.0
 
@@ -44,8 +45,9 @@ class Retention:
 
     1. Delete ended jobs in batches of AT_ONCE until no ended job is too old and the number of ended jobs is
        within the limit.
-    2. If at least LEAST journal entries are too old or above the limit, announce their deletion with a
-       journal entry (JournalSealed). Then delete these entries in batches.
+    2. Find the journal entries that are too old or above the limit, without the newest LEAST entries. If
+       they are at least LEAST entries, announce their deletion with a journal entry (JournalSealed). Then
+       delete these entries in batches.
     3. After each batch, pause nine times as long as the batch took.
 
     Cost: a batch delays a commit by about ten milliseconds.
@@ -101,7 +103,7 @@ class Retention:
         before = now - limits.journal_days * DAY_S if limits.journal_days else float("-inf")
         most = max(LEAST, limits.journal_entries or 1 << 62)
         first = self._store.begins
-        through = await self._read(lambda: self._store.old_entries(before, most))
+        through = await self._read(lambda: self._store.old_entries(before, most, LEAST))
         if through - first >= LEAST:
             digest = await self._read(lambda: self._store.hash_of(through))
             await self._ask(inputs.SealJournal(through, digest))

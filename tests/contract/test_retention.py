@@ -75,8 +75,10 @@ def test_oldest_jobs_are_deleted_by_age_and_number_and_live_arrays_kept(store: S
 def test_chain_verifies_from_the_seal_on_while_entries_are_deleted(url: str) -> None:
     with closing(Store.open(url)) as store:
         store.commit(batch(*(entry(seq, at=float(seq)) for seq in range(1, 31))))
-        assert store.old_entries(11.0, 1_000) == 10
-        assert store.old_entries(0.0, 12) == 18
+        assert store.old_entries(11.0, 1_000, 0) == 10
+        assert store.old_entries(0.0, 12, 0) == 18
+        assert store.old_entries(1_000.0, 1_000, 7) == 23
+        assert store.old_entries(1_000.0, 1_000, 70) < 1
         seal(store, 31, 20)
         assert store.sealed() == 20
         store.delete_entries(20, 15)

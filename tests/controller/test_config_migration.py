@@ -71,6 +71,11 @@ def test_key_that_is_set_in_both_places_is_removed_from_the_older_one() -> None:
             "lab.toml:3: access.limits.queues.a.priority cannot be moved to queues.a.max_priority: "
             "it is not on a line of its own",
         ),
+        (
+            "[access.limits.queues.a]\npriority = 7\n[queues.a]\nmax_priority = 5\n",
+            "lab.toml:2: access.limits.queues.a.priority cannot be moved to queues.a.max_priority: "
+            "line 4 sets queues.a.max_priority = 5, which applies; delete the line that is wrong",
+        ),
     ],
 )
 def test_key_that_cannot_be_moved_is_named_with_its_line(text: str, why: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, select
+from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, func, select
 from sqlalchemy.dialects.sqlite import Insert, insert
 from sqlalchemy.pool import NullPool
 
@@ -101,7 +101,10 @@ class SqliteFile:
         if noted and noted.seq:
             with connection.begin():
                 there = connection.scalar(select(journal.c.hash).where(journal.c.seq == noted.seq))
-            if there != noted.hash:
+                first = connection.scalar(select(func.min(journal.c.seq))) or 0
+            # After a power failure the file may name an entry that retention has deleted since. Because the
+            # journal continues behind this entry, the journal has lost no acknowledged entry.
+            if there != noted.hash and noted.seq >= first:
                 raise self._entry_lost(noted.seq, head.seq)
         # If an earlier fsync of the write-ahead log failed, the pages of the log may be correct in memory but
         # wrong on the disk. Therefore copy the whole log into the database file, which includes another

@@ -285,6 +285,25 @@ def test_removed_write_ahead_log_loses_nothing(tmp_path: Path) -> None:
         assert store.verify().good
 
 
+def test_note_that_names_a_deleted_entry_after_a_power_failure_is_accepted(tmp_path: Path) -> None:
+    database = tmp_path / "corral.db"
+    note = Path(f"{database}.head")
+    with closing(Store.open(url(database))) as store:
+        store.commit(batch(*(entry(number) for number in range(1, 11))))
+        older = note.read_bytes()
+        store.commit(batch(*(entry(number) for number in range(11, 21))))
+        store.delete_entries(10, 100)
+    # The note is written without fsync, so a power failure can bring its earlier content back.
+    note.write_bytes(older)
+    with closing(Store.open(url(database))) as store:
+        assert (store.begins, store.load().last_seq) == (10, 20)
+        newest = note.read_bytes()
+    assert newest != older
+    note.write_bytes(older.replace(b"10 ", b"21 ", 1))
+    with pytest.raises(StoreRefused, match="entry 21 was acknowledged"):
+        Store.open(url(database))
+
+
 def test_database_under_two_names_has_one_owner(tmp_path: Path) -> None:
     (tmp_path / "link.db").symlink_to(tmp_path / "corral.db")
     with closing(Store.open(url(tmp_path / "corral.db"))), pytest.raises(StoreRefused, match="owns"):

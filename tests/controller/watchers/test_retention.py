@@ -71,3 +71,14 @@ async def test_submits_are_accepted_while_old_jobs_are_deleted(tmp_path: Path) -
         assert (before, deleted.entries) == (0, api.daemon.store.begins)
         again = await api.daemon.retention.enforce(RetentionSection(), api.daemon.now())
         assert (again.jobs, again.entries) == (0, 0)
+
+
+async def test_newest_entries_stay_although_all_are_too_old(tmp_path: Path) -> None:
+    tomorrow = RetentionSection(journal_days=1.0)
+    async with start_controller(tmp_path) as api:
+        await lives(api, 100)
+        last = (await api.daemon.read(api.daemon.store.verify)).head.seq
+        await api.daemon.retention.enforce(tomorrow, api.daemon.now() + 30 * retention.DAY_S)
+        assert api.daemon.store.begins == last - 50
+        await api.daemon.retention.enforce(tomorrow, api.daemon.now() + 30 * retention.DAY_S)
+        assert api.daemon.store.begins == last - 50
