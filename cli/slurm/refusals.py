@@ -56,8 +56,13 @@ def submit_refused(
     problem = refused.problem
     field = problem.where.removeprefix("spec.").partition(".")[0].partition("[")[0]
     words = _BY_FIELD.get(field) or _BY_CODE.get(problem.code) or "Unspecified error"
-    if field == "queue" and problem.code == "invalid":
+    if is_unknown_partition(refused):
         return SlurmError(f"invalid partition specified: {spec.queue}", f"{action}: {words}")
     where = f"{field}: " if field and field not in problem.message else ""
     reason = " ".join(f"{where}{problem.message}. {problem.hint}".split())
     return SlurmError(reason.rstrip(" ."), f"{action}: {words}")
+
+
+def is_unknown_partition(refused: Refused) -> bool:
+    """Return whether the controller refused the job because its queue does not exist."""
+    return refused.problem.where == "spec.queue" and refused.problem.code == "invalid"

@@ -12,7 +12,7 @@ from types import TracebackType
 
 from cli.slurm.programs import SlurmError
 from cli.slurm.refusals import submit_refused
-from cli.slurm.submit.sbatch import require_reservations
+from cli.slurm.submit.sbatch import in_best_partition, require_reservations
 from cli.slurm.submit.sbatch_to_spec import BatchRequest, allocation
 from wire.api.jobs import JobView, ShellRequest
 from wire.cluster.hostlist import fold_hostlist
@@ -82,6 +82,7 @@ class Allocation:
         salloc = self._program == "salloc"
         action = "Job submit/allocate failed" if salloc else "Unable to allocate resources"
         require_reservations(self._made, action)
+        self._made = in_best_partition(self._made, action)
         try:
             with Client() as client:
                 self.job = client.submit(self._made.spec).ids[0]

@@ -39,8 +39,10 @@ def main(words: list[str]) -> int:
         return 0
     job = batch_job(_request(arguments))
     test = "--test-only" in job.flags
+    action = "allocation failure" if test else "Batch job submission failed"
     try:
-        require_reservations(job, "allocation failure" if test else "Batch job submission failed")
+        require_reservations(job, action)
+        job = in_best_partition(job, action)
         for warning in job.warnings:
             print(f"sbatch: warning: {warning}", file=sys.stderr)
         return _submit(job)
@@ -69,6 +71,17 @@ def require_reservations(job: BatchJob, action: str) -> None:
         known = [view["spec"]["name"] for view in reservations(transport)]
     if error := unknown_reservation(job.reservations, known, action):
         raise error
+
+
+def in_best_partition(job: BatchJob, action: str) -> BatchJob:
+    """Return the job; if it names several partitions, with the partition in which it is expected to start
+    first. `action` begins the last line of an error.
+    """
+    if not job.partitions:
+        return job
+    from cli.slurm.submit.partition_choice import with_partition
+
+    return with_partition(job, action)
 
 
 def _submit(job: BatchJob) -> int:

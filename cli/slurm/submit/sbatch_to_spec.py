@@ -67,6 +67,8 @@ class BatchJob:
     """The options in `_OWN`, such as --parsable, that the user or the script has set."""
     reservations: tuple[str, ...] = ()
     """The reservations of --reservation. The job is refused if one of them does not exist."""
+    partitions: tuple[str, ...] = ()
+    """The partitions of --partition if it names several; `spec` has the first of them."""
 
 
 def batch_job(request: BatchRequest) -> BatchJob:
@@ -104,6 +106,7 @@ def allocation(request: BatchRequest, prefix: str, holder: tuple[str, ...]) -> B
 def _job(command: tuple[str, ...], options: list[Option], corral: Layer, request: BatchRequest) -> BatchJob:
     flags = frozenset(option.flag for option in options if option.flag in _OWN)
     options, singleton = _without_singleton([each for each in options if each.flag not in _OWN])
+    options, partitions = _with_first_partition(options)
     given = {option.flag: option for option in options}
     translated = sbatch_directives.translate([*_defaults(given, request), *options])
     if translated.problems:
@@ -120,8 +123,10 @@ def _job(command: tuple[str, ...], options: list[Option], corral: Layer, request
     noted = (warning for warning in translated.warnings if not _SILENT & set(warning.split()))
     named = given["--reservation"].value if "--reservation" in given else ""
     reservations = tuple(filter(None, (named or "").split(",")))
+    # A #CORRAL line of the script overrides --partition.
+    partitions = partitions if partitions and spec.queue == partitions[0] else ()
     several = (f"--reservation: only {reservations[0]} is used",) if len(reservations) > 1 else ()
-    return BatchJob(spec, (*noted, *several), translated.wait, singleton, flags, reservations)
+    return BatchJob(spec, (*noted, *several), translated.wait, singleton, flags, reservations, partitions)
 
 
 def check_script(text: str) -> None:
@@ -192,6 +197,18 @@ def _without_singleton(options: list[Option]) -> tuple[list[Option], bool]:
     rest = ",".join(part for part in (last.value or "").split(",") if part != "singleton")
     kept = [option for option in options if option.flag != "--dependency"]
     return kept + ([replace(last, value=rest)] if rest else []), True
+
+
+def _with_first_partition(options: list[Option]) -> tuple[list[Option], tuple[str, ...]]:
+    """Return the options with only the first partition of --partition, and all partitions if --partition
+    names several.
+    """
+    last = next((option for option in reversed(options) if option.flag == "--partition"), None)
+    names = tuple(dict.fromkeys(filter(None, (last.value or "").split(",")))) if last else ()
+    if last is None or len(names) < 2:
+        return options, ()
+    kept = [option for option in options if option.flag != "--partition"]
+    return [*kept, replace(last, value=names[0])], names
 
 
 def _defaults(given: Mapping[str, Option], request: BatchRequest) -> list[Option]:

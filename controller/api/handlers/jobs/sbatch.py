@@ -30,7 +30,9 @@ async def submit(call: Call, request: SbatchRequest) -> Submitted:
         )
         spec = replace(spec, after=(*spec.after, *(Dependency(Until.ENDED, job.label) for job in same)))
     answer = await jobs.submit(call, SubmitRequest(spec, request.key))
-    return replace(answer, notes=(*made.warnings, *answer.notes))
+    first = f"--partition: a job waits in one partition only; {spec.queue} is used"
+    noted = (first,) if made.partitions else ()
+    return replace(answer, notes=(*made.warnings, *noted, *answer.notes))
 
 
 def _require_reservations(call: Call, made: BatchJob) -> None:

@@ -61,3 +61,10 @@ def test_route_refuses_an_unknown_reservation(slurm: SlurmFace) -> None:
         client.sbatch(SbatchRequest("#!/bin/sh\n#SBATCH --reservation=unknown\n"))
     assert refused.value.problem.message == "Batch job submission failed: Requested reservation is invalid"
     assert "there is no reservation 'unknown'" in refused.value.problem.hint
+
+
+def test_route_uses_the_first_of_several_partitions_and_says_so(slurm: SlurmFace) -> None:
+    with slurm.cluster.client() as client:
+        answer = client.sbatch(SbatchRequest("#!/bin/sh\n#SBATCH -p gpu,long\ntrue\n"))
+        assert client.job(answer.ids[0]).spec.queue == "gpu"
+    assert answer.notes[0] == "--partition: a job waits in one partition only; gpu is used"
