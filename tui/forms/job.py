@@ -34,6 +34,7 @@ FIELDS: Final = (
     Field("array", "array", "--array", "such as 0-9: one job per index", str),
     Field("project", "project", "--project", "", str, "default"),
     Field("queue", "queue", "--queue", "", str, "default"),
+    Field("reservation", "reservation", "--reservation", "default: none", str),
     Field("directory", "workdir", "--workdir", "directory to run in", str),
     Field("variables", "env", "--env", "NAME=value OTHER=value", pairs),
     Field("nodes with", "selector", "--select", "label=value", pairs),

@@ -29,6 +29,7 @@ FULL = {
     "array": "0-9:3",
     "project": "nlp",
     "queue": "night",
+    "reservation": "course",
     "directory": "/home/alice/my data",
     "variables": "A=1 B='x y'",
     "nodes with": "rack=r1 net=ib",
@@ -97,7 +98,7 @@ LEFT_TO_THE_COMMAND = """
     affinity after after_count after_within_s begin_at best_effort checkpoint_command checkpoint_dir
     checkpoint_every_s checkpoint_keep checkpoint_mib checkpoint_s checkpoint_signal company cpu_limit_milli
     datasets deadline_at gang gpu grace_s health hold image labels lease_s licences memory_limit_mib
-    min_runtime_s mounts on_node_lost preemptible profile reservation
+    min_runtime_s mounts on_node_lost preemptible profile
     preferences relax relax_after_s restart scratch_mib start_within_s tasks_per_node tolerations topology
     time_min_s health warn_s warn_signal
     batch by_default comment error mail_types mail_user merge_output open_mode output umask
