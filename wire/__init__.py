@@ -3,3 +3,8 @@ need only the standard library, and Python 3.9 or newer.
 """
 
 VERSION = "0.1.0"
+
+API_VERSION = "v1"
+"""The version of the names, units and types of all fields in the API and in -o json, yaml and csv. Within a
+version, fields are added, and no field changes or disappears.
+"""

@@ -20,6 +20,7 @@ from cli.flags import option
 from cli.output import csv_rows
 from cli.output.stderr import coloured, print_note
 from cli.output.yaml_lines import yaml_lines
+from wire import API_VERSION
 from wire.codec import encode
 from wire.text import printable
 
@@ -201,9 +202,10 @@ def write(text: str) -> None:
 def write_data(form: Format, body: Any, *, indented: bool = True) -> None:
     """Write a YAML or JSON document of printable ASCII characters, or the text of a JSONPath template.
 
-    JSON is indented if stdout is a terminal and `indented` is true. In all other cases JSON is on one line.
+    Each object begins with the field `api_version`; in a list of objects, each object of the list does. JSON
+    is indented if stdout is a terminal and `indented` is true. In all other cases JSON is on one line.
     """
-    data = _data(body)
+    data = _versioned(_data(body))
     if form.path is not None:
         try:
             text = form.path.text(data)
@@ -217,6 +219,13 @@ def write_data(form: Format, body: Any, *, indented: bool = True) -> None:
     indent = 2 if indented and sys.stdout.isatty() else None
     separators = None if indent else (",", ":")
     write(json.dumps(data, indent=indent, separators=separators) + "\n")
+
+
+def _versioned(data: Any) -> Any:
+    """Return the data with the version of its fields in front of each object of the highest level."""
+    if isinstance(data, list):
+        return [_versioned(each) for each in data]
+    return {"api_version": API_VERSION, **data} if isinstance(data, dict) else data
 
 
 def _data(body: Any) -> Any:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from cli.output.formats import Format, Output, show_one
 from cli.output.stderr import print_note
 from cli.registry import application, examples
-from wire import VERSION
+from wire import API_VERSION, VERSION
 from wire.http.client import Client, Refused, Unreachable
 from wire.text import printable
 
@@ -16,14 +16,15 @@ app = application()
 
 @dataclass(frozen=True)
 class Versions:
-    """The versions of this program (`client`) and of the controller. `controller` is empty if no controller
-    answers.
+    """The versions of this program (`client`), of the controller, and of the fields in -o json, yaml and csv
+    (`api_version`). `controller` is empty if no controller answers.
     """
 
     client: str
     controller: str = ""
     url: str = ""
     problem: str = ""
+    api_version: str = API_VERSION
 
 
 @app.command(epilog=examples("corral version", "corral version -o json", "corral --version"))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.cli.slurm.submit.conftest import SlurmFace
 from tests.clients.scripts import run
 from wire.names import JobState
@@ -39,3 +41,47 @@ def test_simple_slurm_and_slurmpy(slurm: SlurmFace) -> None:
     assert ended[retried].state is JobState.FAILED
     for index in (0, 1):
         slurm.cluster.until((slurm.place / f"s_{first}_{index}.out").exists, "the output of the array")
+
+
+PRINTED = {
+    "psij": [
+        "states ['COMPLETED', 'QUEUED'] gpu",
+        "ranks COMPLETED ['0', '1', '2', '3']",
+        "failed FAILED 7",
+        "listed True",
+        "attached ACTIVE",
+        "cancelled CANCELED",
+    ],
+    "qtoolkit": [
+        "submitted SUCCESSFUL",
+        "job flow gpu 1 2 120",
+        "sub-state RUNNING",
+        "listed [True]",
+        "by id ['RUNNING']",
+        "cancelled SUCCESSFUL",
+        "refused FAILED True",
+    ],
+    "stui": [
+        "ready connection established",
+        "cluster corral True",
+        "job seen gpu True False 1",
+        "array [True] 2-3%2",
+        "cancelled",
+    ],
+    "clusterscope": [
+        "cluster corral (22, 5, 8)",
+        "cpus [('default', 64)]",
+        "memory [('default', 524288)]",
+        "task 16 2",
+        "rank 0 0 4 ranked True",
+        "rank 1 1 4 ranked True",
+        "rank 2 0 4 ranked True",
+        "rank 3 1 4 ranked True",
+    ],
+}
+"""For each client, the lines that its script prints."""
+
+
+@pytest.mark.parametrize("name", sorted(PRINTED))
+def test_client(slurm: SlurmFace, name: str) -> None:
+    assert run(slurm, SCRIPTS / f"use_{name}.py", (name,)).splitlines() == PRINTED[name]

@@ -35,6 +35,7 @@ GOLDEN = ROOT / "tests" / "golden" / "cli" / "sim-run.txt"
 SMALL = str(ROOT / "examples" / "small.swf")
 GPU_JOBS = str(ROOT / "examples" / "gpu-jobs.csv")
 KEYS = [
+    "api_version",
     "policy",
     "order",
     "backfill",

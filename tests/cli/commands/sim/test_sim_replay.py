@@ -66,7 +66,7 @@ def test_replay_json_names_jobs_that_start_sooner_and_later(
 ) -> None:
     done = corral("sim", "replay", "state/corral.db", "--order", "shortest", "-o", "json")
     body = json.loads(done.stdout)
-    assert list(body) == ["recorded", "runs"]
+    assert list(body) == ["api_version", "recorded", "runs"]
     [run] = body["runs"]
     assert (run["policy"], run["placements"]) == ("shortest+easy", len(starts(journal)))
     assert run["as_recorded"] < run["placements"]

@@ -1,0 +1,45 @@
+"""Uses clusterscope: the cluster outside of a job, and the ranks of srun in a job."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import clusterscope
+
+RANKS = (
+    "import clusterscope; job = clusterscope.get_job(); "
+    "print('rank', job.get_global_rank(), job.get_local_rank(), job.get_world_size(), job.get_job_name(), "
+    "job.get_master_addr() != '')"
+)
+
+
+def main() -> None:
+    """Print one line for each use."""
+    print("cluster", clusterscope.cluster(), clusterscope.slurm_version())
+    print("cpus", [(each.partition, each.cpu_count) for each in clusterscope.cpus()])
+    print("memory", [(each.partition, each.mem_total_MB) for each in clusterscope.mem()])
+    made = clusterscope.job_gen_task_slurm(partition="default", gpus_per_task=2)
+    print("task", made["cpus_per_task"], made["gpus_per_task"])
+    words = (
+        "srun",
+        "-J",
+        "ranked",
+        "-p",
+        "gpu",
+        "-N",
+        "2",
+        "-n",
+        "4",
+        "-t",
+        "5",
+        sys.executable,
+        "-c",
+        RANKS,
+    )
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    print(*sorted(done.stdout.splitlines()), sep="\n")
+
+
+if __name__ == "__main__":
+    main()
