@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 from cli.commands.explain import Within
 from cli.exit_codes import CommandError
-from cli.flags import option
+from cli.flags import option, with_flag_groups
+from cli.jobs.job_filter import JobFilter
 from cli.output.formats import Column, Format, Output, Table
 from cli.output.listing import list_command
 from cli.output.stderr import print_note
@@ -42,11 +44,16 @@ Picture = Annotated[
 
 @app.command(
     epilog=examples(
-        "corral plan", "corral plan --horizon 7d -o json", "corral plan --horizon 12h --picture plan.svg"
+        "corral plan",
+        "corral plan --horizon 7d -o json",
+        "corral plan --project vision --sort ends_at",
+        "corral plan --horizon 12h --picture plan.svg",
     )
 )
+@with_flag_groups
 @list_command
 def plan(
+    only: JobFilter = JobFilter(),
     horizon: Horizon = 86_400.0,
     within: Within = None,
     picture: Picture = None,
@@ -64,6 +71,12 @@ def plan(
             f"{picture} does not end in .svg or .html", "Write for example --picture plan.svg."
         )
     body = Client().plan(horizon, within)
+    shown = [
+        each
+        for each in body.entries
+        if only.selects(each.user, each.project, each.queue, each.name, each.nodes)
+    ]
+    body = replace(body, entries=tuple(shown))
     if picture is not None:
         from cli.output.plan_chart import plan_html, plan_svg
 

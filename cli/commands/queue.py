@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from typing import Annotated, Any
 
-from cli import completion
 from cli.exit_codes import CommandError
-from cli.flags import option, switch
+from cli.flags import option, switch, with_flag_groups
+from cli.jobs.job_filter import JobFilter
 from cli.jobs.selection import ACTIVE, pages
 from cli.output.formats import Format, Output
 from cli.output.listing import list_command
@@ -55,25 +54,14 @@ app = application()
         "corral queue -o json | jq '.jobs[].label'",
     )
 )
+@with_flag_groups
 @list_command(sort=False)
 def queue(
     state: Annotated[
         list[str],
         option("--state", "STATE", f"List only jobs in this state: {_STATES}. May be repeated."),
     ] = [],  # noqa: B006 - never changed
-    user: Annotated[str, option("--user", "NAME", "List only jobs of this user.")] = "",
-    project: Annotated[
-        str,
-        option("--project", "NAME", "List only jobs of this project.", autocompletion=completion.projects),
-    ] = "",
-    of_queue: Annotated[
-        str, option("--queue", "NAME", "List only jobs in this queue.", autocompletion=completion.queues)
-    ] = "",
-    node: Annotated[str, option("--node", "NAME", "List only jobs that hold this node.")] = "",
-    name: Annotated[
-        str,
-        option("--name", "PATTERN", "List only jobs whose names match the pattern, for example 'sweep-*'."),
-    ] = "",
+    only: JobFilter = JobFilter(),
     profile: Annotated[str, option("--profile", "NAME", "List only jobs of this scheduler profile.")] = "",
     mine: Annotated[bool, switch("--mine", "List only your jobs.")] = False,
     everything: Annotated[bool, switch("--all -a", "Also list ended jobs.")] = False,
@@ -104,10 +92,14 @@ def queue(
     """
     client = Client()
     states = _states(state, everything)
-    owner = client.health().user if mine else user
+    owner = client.health().user if mine else only.user
     tables = output in (Format.TABLE, Format.WIDE)
-    folded = tables and not state and not node if fold is None else fold
-    wanted = _filter(project, of_queue, node, name)
+    folded = tables and not state and not only.node if fold is None else fold
+
+    def wanted(job: JobView) -> bool:
+        nodes = (held.node for held in job.held)
+        return only.selects(job.user, job.project, job.queue, job.name, nodes)
+
     if sort.removeprefix("-") not in ("start", *SORTS):
         raise CommandError(f"--sort: {sort!r} is not a key", f"Keys are start, {', '.join(SORTS)}.")
     body = listing(client, states, owner, profile, folded=folded)
@@ -124,18 +116,6 @@ def queue(
     body = replace(body, jobs=tuple(row for row in rows if row.id not in groups))
     job_table(profiles=any(job.profile for job in body.jobs), places=places).show(output, rows, body)
     return 0
-
-
-def _filter(project: str, of_queue: str, node: str, name: str) -> Callable[[JobView], bool]:
-    def wanted(job: JobView) -> bool:
-        return (
-            (not project or job.project == project)
-            and (not of_queue or job.queue == of_queue)
-            and (not node or any(held.node == node for held in job.held))
-            and (not name or fnmatchcase(job.name, name))
-        )
-
-    return wanted
 
 
 def _sort_key(sort: str, places: Mapping[int, QueuePlace]) -> Callable[[JobView], Any]:

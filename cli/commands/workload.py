@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from typing import Annotated
 
 from cli import exit_codes
@@ -153,16 +154,35 @@ def _planned(job: PlannedJob) -> _Planned:
     return _Planned(job.task, job.index, job.spec.name, job.after, job.spec.gpus, job.spec.command)
 
 
-@app.command(name="list", epilog=examples("corral workload list", "corral workload list --mine --all"))
+@app.command(
+    name="list",
+    epilog=examples(
+        "corral workload list",
+        "corral workload list --mine --all",
+        "corral workload list --user ada --name 'sweep-*'",
+    ),
+)
 @list_command
 def list_all(
+    user: Annotated[str, option("--user", "NAME", "List only workloads of this user. Default: all.")] = "",
+    name: Annotated[
+        str,
+        option(
+            "--name",
+            "PATTERN",
+            "List only workloads whose names match the pattern, for example 'sweep-*'. Default: all.",
+        ),
+    ] = "",
     mine: Annotated[bool, switch("--mine", "List only your workloads.")] = False,
     everything: Annotated[bool, switch("--all -a", "Also list workloads whose jobs have all ended.")] = False,
     output: Output = Format.TABLE,
 ) -> int:
     """List workloads with their progress."""
     client = Client()
-    body = client.workloads(user=client.health().user if mine else "", everything=everything)
+    body = client.workloads(user=client.health().user if mine else user, everything=everything)
+    body = replace(
+        body, workloads=tuple(each for each in body.workloads if not name or fnmatchcase(each.name, name))
+    )
     WORKLOADS.show(output, body.workloads, body)
     return 0
 

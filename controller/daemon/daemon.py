@@ -471,7 +471,7 @@ class Daemon:
         """
         by, most = ("job", LARGEST_JOBS) if user else ("user", MOST_USERS)
         running = self.running_usage_rows(self.now())
-        ask = partial(self.store.usage, by, since, until, most, running, user)
+        ask = partial(self.store.usage, by, since, until, most, running, {"user": user} if user else {})
         return (await self.report(ask))[0]
 
     def running_usage_rows(self, now: float) -> list[UsageRow]:

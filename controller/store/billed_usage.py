@@ -21,7 +21,7 @@ from sqlalchemy import union_all as all_of
 
 from controller.core.model.rows import UsageRow
 from controller.store import tables
-from controller.store.usage import DAY_S, DELETED, part_in, running_table
+from controller.store.usage import DAY_S, DELETED, part_in, running_table, selected
 
 TIMES = ("gpu_s", "measured_s", "busy_s", "cpu_s", "cpu_held_s")
 """The columns of the usage tables whose values are added in whole milliseconds."""
@@ -87,7 +87,7 @@ def _attempts(table: Any, by: str, since: float, until: float, only: Mapping[str
         column.job.label("job"),
         null().label("jobs"),
         *_amounts(column, part),
-    ).where(column.until >= since, column.since < until, part > 0, *_only(column, only))
+    ).where(column.until >= since, column.since < until, part > 0, *selected(column, only))
 
 
 def _days(by: str, since: float, until: float, only: Mapping[str, str]) -> Select[Any]:
@@ -100,11 +100,7 @@ def _days(by: str, since: float, until: float, only: Mapping[str, str]) -> Selec
         null().label("job"),
         column.jobs.label("jobs"),
         *_amounts(column, part),
-    ).where(column.day > since / DAY_S - 1, column.day < until / DAY_S, *_only(column, only))
-
-
-def _only(column: Any, only: Mapping[str, str]) -> list[Any]:
-    return [column[name] == value for name, value in only.items()]
+    ).where(column.day > since / DAY_S - 1, column.day < until / DAY_S, *selected(column, only))
 
 
 def _amounts(column: Any, part: Any) -> list[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import Connection, Select, select
@@ -74,16 +75,16 @@ class StoreQueries:
         until: float,
         most: int,
         running: Sequence[UsageRow] = (),
-        user: str = "",
+        only: Mapping[str, str] = MappingProxyType({}),
     ) -> tuple[list[UsageSum], int]:
         """Return the resources that attempts used in a time window, by user, project, queue or job (`by`),
         and the number of all groups (users, projects, queues or jobs).
 
         Only the `most` groups with the most GPU time are returned. `running` is the usage of attempts that
-        have not ended. With `user`, only the attempts of this user are counted.
+        have not ended. `only` selects attempts, such as {"project": "vision"}.
         """
         with self._reading() as connection:
-            return report(connection, by, since, until, most, running, user)
+            return report(connection, by, since, until, most, running, only)
 
     def billed(
         self,

@@ -12,7 +12,7 @@ the controller does not grow with the number of jobs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -72,18 +72,18 @@ def report(
     until: float,
     most: int,
     running: Sequence[UsageRow],
-    user: str = "",
+    only: Mapping[str, str],
 ) -> tuple[list[UsageSum], int]:
     """Return the usage of the groups with the most GPU time, up to `most` groups, and the number of all
     groups.
 
-    `by` is "user", "project", "queue" or "job"; `running` is the usage of attempts that have not ended. With
-    `user`, only the attempts of this user are counted.
+    `by` is "user", "project", "queue" or "job"; `running` is the usage of attempts that have not ended.
+    `only` selects attempts, such as {"project": "vision"}.
     """
-    parts = [_attempts(tables.usage, by, since, until, user), _days(by, since, until, user)]
+    parts = [_attempts(tables.usage, by, since, until, only), _days(by, since, until, only)]
     if running:
         table = running_table(connection, running)
-        parts.append(_attempts(table, by, since, until, user))
+        parts.append(_attempts(table, by, since, until, only))
     rows = all_of(*parts).subquery()
     gpu_s = func.sum(rows.c.gpu_s)
     found = connection.execute(
@@ -109,7 +109,7 @@ def running_table(connection: Connection, running: Sequence[UsageRow]) -> Table:
     return _running
 
 
-def _attempts(table: Any, by: str, since: float, until: float, user: str) -> Select[Any]:
+def _attempts(table: Any, by: str, since: float, until: float, only: Mapping[str, str]) -> Select[Any]:
     column = table.c
     part = part_in(column.since, column.until, since, until)
     return select(
@@ -118,10 +118,10 @@ def _attempts(table: Any, by: str, since: float, until: float, user: str) -> Sel
         null().label("jobs"),
         *((column[name] * part).label(name) for name in ADDED),
         *(column[name].label(name) for name in GREATEST),
-    ).where(column.until >= since, column.since < until, part > 0, *_of_user(column, user))
+    ).where(column.until >= since, column.since < until, part > 0, *selected(column, only))
 
 
-def _days(by: str, since: float, until: float, user: str) -> Select[Any]:
+def _days(by: str, since: float, until: float, only: Mapping[str, str]) -> Select[Any]:
     column = tables.usage_days.c
     begin = column.day * DAY_S
     part = part_in(begin, begin + DAY_S, since, until)
@@ -131,11 +131,12 @@ def _days(by: str, since: float, until: float, user: str) -> Select[Any]:
         column.jobs.label("jobs"),
         *((column[name] * part).label(name) for name in ADDED),
         *(column[name].label(name) for name in GREATEST),
-    ).where(column.day > since / DAY_S - 1, column.day < until / DAY_S, *_of_user(column, user))
+    ).where(column.day > since / DAY_S - 1, column.day < until / DAY_S, *selected(column, only))
 
 
-def _of_user(column: Any, user: str) -> tuple[ColumnElement[bool], ...]:
-    return (column.user == user,) if user else ()
+def selected(column: Any, only: Mapping[str, str]) -> list[Any]:
+    """Return the SQL conditions for the rows that `only` selects, such as {"project": "vision"}."""
+    return [column[name] == value for name, value in only.items()]
 
 
 def part_in(begin: Any, end: Any, since: float, until: float) -> ColumnElement[float]:

@@ -428,6 +428,8 @@ def test_usage_of_running_attempts_is_added_without_being_stored(store: Store) -
         found = store.usage("project", 0.0, 1_000.0, 10, running)
         assert by_name(found) == {"vision": (1, 220.0), "speech": (1, 20.0)}
     assert by_name(store.usage("project", 0.0, 1_000.0, 10)) == {"vision": (1, 200.0)}
+    assert by_name(store.usage("job", 0.0, 1_000.0, 10, running, {"project": "speech"})) == {"7": (1, 20.0)}
+    assert by_name(store.usage("project", 0.0, 1_000.0, 10, running, {"user": "bob"})) == {}
     assert store.verify().good
 
 

@@ -7,10 +7,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-from cli import completion
 from cli.commands.reports.period import Since
 from cli.exit_codes import CommandError
-from cli.flags import option, switch
+from cli.flags import option, switch, with_flag_groups
+from cli.jobs.job_filter import OwnerFilter
 from cli.output.formats import Column, Format, Output, Table
 from cli.output.listing import list_command
 from cli.output.stderr import print_note
@@ -35,6 +35,7 @@ MONTH_EXAMPLES = examples(
 )
 
 
+@with_flag_groups
 @list_command
 def month(
     month_: Annotated[
@@ -43,22 +44,7 @@ def month(
     by: Annotated[
         MonthBy, switch("--by", "Show one line for each project, user or queue. Default: project.")
     ] = MonthBy.PROJECT,
-    project: Annotated[
-        str,
-        option(
-            "--project",
-            "NAME",
-            "Only jobs of this project. Default: all jobs.",
-            autocompletion=completion.projects,
-        ),
-    ] = "",
-    user: Annotated[str, option("--user", "NAME", "Only jobs of this user. Default: all jobs.")] = "",
-    queue: Annotated[
-        str,
-        option(
-            "--queue", "NAME", "Only jobs of this queue. Default: all jobs.", autocompletion=completion.queues
-        ),
-    ] = "",
+    of: OwnerFilter = OwnerFilter(),
     html: Annotated[
         Path | None,
         option("--html", "FILE", "Also write the report as an HTML page to FILE. Default: write no page."),
@@ -73,8 +59,7 @@ def month(
     and GIB-HOURS were allocated; CPU USED is the measured part of the CPU-hours. -o json and -o csv have
     integers (gpu_ms, cpu_ms, memory_mib_s), whose sums are exact.
     """
-    names = {"project": project, "user": user, "queue": queue}
-    body = Client().month(month_, by.value, {name: value for name, value in names.items() if value})
+    body = Client().month(month_, by.value, of.only)
     if html is not None:
         try:
             html.write_text(month_page(body), encoding="utf-8")

@@ -7,7 +7,9 @@ from enum import StrEnum
 from typing import Annotated
 
 from cli.commands.reports.period import Since
-from cli.flags import option, switch
+from cli.exit_codes import CommandError
+from cli.flags import option, switch, with_flag_groups
+from cli.jobs.job_filter import OwnerFilter
 from cli.output.formats import Column, Format, Output, Table
 from cli.output.listing import list_command
 from cli.output.stderr import print_note
@@ -36,9 +38,11 @@ app = application()
         "corral usage                        GPU-hours of the last week, by user",
         "corral usage --by project --since 30d",
         "corral usage --by job --since 1d -o csv",
+        "corral usage --by job --project vision --queue batch",
         "corral usage --off-queue --since 1d  GPU usage outside of jobs",
     )
 )
+@with_flag_groups
 @list_command
 def usage(
     by: Annotated[
@@ -54,6 +58,7 @@ def usage(
             parser=amounts.seconds,
         ),
     ] = None,
+    of: OwnerFilter = OwnerFilter(),
     off_queue: Annotated[
         bool,
         switch(
@@ -70,10 +75,15 @@ def usage(
     now = time.time()
     window = max(0, int(now - since)), None if until is None else int(now - until)
     if off_queue:
+        if of.only:
+            raise CommandError(
+                f"--off-queue with --{next(iter(of.only))}: processes outside of jobs belong to no project",
+                "Leave out --user, --project and --queue, or leave out --off-queue.",
+            )
         found = Client().stints(*window)
         stint_table().show(output, found.stints, found)
         return 0
-    body = Client().usage(by.value, *window)
+    body = Client().usage(by.value, *window, of.only)
     money = any(each.money is not None for each in body.usage)
     usage_table(by.value, body.currency, money=money).show(output, body.usage, body)
     if body.total > len(body.usage):

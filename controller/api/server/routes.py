@@ -140,6 +140,11 @@ LOG_SEARCH = (
     flag("back", "1: search towards the beginning of the output."),
     *LOG[3:],
 )
+OF_JOBS = (
+    string("project", "Only jobs of this project."),
+    string("user", "Only jobs of this user."),
+    string("queue", "Only jobs of this queue."),
+)
 USAGE = (
     choice("by", "The groups of the report; default: user.", usage.BY),
     SINCE,
@@ -147,13 +152,12 @@ USAGE = (
     integer(
         "limit", "The most lines in the answer; lines with the most GPU-hours come first.", 1, 10_000, 1_000
     ),
+    *OF_JOBS,
 )
 MONTH = (
     string("month", "The month, such as 2026-11; default: the present month."),
     choice("by", "One row for each project, user or queue; default: project.", month.BY),
-    string("project", "Only jobs of this project."),
-    string("user", "Only jobs of this user."),
-    string("queue", "Only jobs of this queue."),
+    *OF_JOBS,
 )
 FAIRNESS = (choice("by", "One row for each project or user; default: project.", reports.BY), SINCE)
 STREAM = (

@@ -99,13 +99,15 @@ class ServiceCalls(ApiCalls):
         """Send a test message to a sink, and return whether the sink accepted the message."""
         return self._post(SinkTestAnswer, "/v1/notify/test", request, more_s=300.0)
 
-    def usage(self, by: str, since: int, until: Optional[int] = None) -> UsageList:
+    def usage(
+        self, by: str, since: int, until: Optional[int] = None, only: Mapping[str, str] = {}
+    ) -> UsageList:
         """Return the GPU usage between `since` and `until`, in seconds since 1970. `by` is user, project,
         queue or job: the answer has the usage of each user, of each project, and so on. Without `until`, the
-        usage up to now is returned.
+        usage up to now is returned. `only` selects jobs, for example {"project": "vision"}.
         """
-        window = [("by", by), ("since", since)]
-        return self._get(UsageList, "/v1/usage", window + ([("until", until)] if until is not None else []))
+        query: Query = [("by", by), ("since", since), *only.items()]
+        return self._get(UsageList, "/v1/usage", query + ([("until", until)] if until is not None else []))
 
     def budgets(self) -> BudgetReport:
         """Return the usage of each project with a budget in the present month."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from controller.api.handlers.service.money import bill_of
@@ -15,6 +15,8 @@ from controller.store.usage import UsageSum
 from wire.api.service.reports import StintList, StintView, UsageList, UsageView
 
 BY = ("user", "project", "queue", "job")
+OF = ("user", "project", "queue")
+"""The parameters that select jobs."""
 USUAL_S = 7 * 86_400
 """The length in seconds of the time window if `since` is not given (one week)."""
 
@@ -26,24 +28,31 @@ async def show(call: Call) -> UsageList:
     daemon = call.daemon
     async with daemon.report_turns.turn(call.caller.user):
         await daemon.settled()
+        only = {name: call.query[name] for name in OF if call.query[name]}
         running = daemon.running_usage_rows(until if call.query["until"] is None else daemon.now())
-        ask = partial(daemon.store.usage, by, since, until, call.query["limit"], running)
+        ask = partial(daemon.store.usage, by, since, until, call.query["limit"], running, only)
         sums, total = await daemon.report(ask)
-        money = await _money(call, by, since, until, running, [each.name for each in sums])
+        money = await _money(call, by, since, until, only, running, [each.name for each in sums])
     views = (_view(each, money.get(each.name)) for each in sums)
     return UsageList(tuple(views), since, until, total, daemon.state.budgets.rules.currency)
 
 
 async def _money(
-    call: Call, by: str, since: float, until: float, running: Sequence[UsageRow], names: Sequence[str]
+    call: Call,
+    by: str,
+    since: float,
+    until: float,
+    only: Mapping[str, str],
+    running: Sequence[UsageRow],
+    names: Sequence[str],
 ) -> dict[str, float]:
-    """Return a dict from each user, project, queue or job in `names` to its cost; empty if [budgets] has no
-    prices.
+    """Return a dict from each user, project, queue or job in `names` to the cost of the selected jobs; empty
+    if [budgets] has no prices.
     """
     daemon = call.daemon
     if not names or not daemon.state.budgets.rules.priced:
         return {}
-    times, _ = await daemon.report(partial(daemon.store.billed, by, since, until, {}, running, names))
+    times, _ = await daemon.report(partial(daemon.store.billed, by, since, until, only, running, names))
     found: defaultdict[str, list[BilledTime]] = defaultdict(list)
     for each in times:
         found[each.name].append(each)
