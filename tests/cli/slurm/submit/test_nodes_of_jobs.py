@@ -36,7 +36,8 @@ def wait_for(slurm: SlurmFace, file: str) -> None:
 
 def test_cancelled_job_has_the_line_in_its_stderr(slurm: SlurmFace) -> None:
     one = slurm.submit("--wrap", "echo begun; touch one; sleep 600")
-    two = slurm.submit("-o", "two.out", "-e", "two.err", "--wrap", "trap '' TERM; touch two; sleep 600")
+    deaf = slurm.script("deaf.sh", "#!/bin/sh\n#CORRAL --grace 1s\ntrap '' TERM; touch two; sleep 600\n")
+    two = slurm.submit("-o", "two.out", "-e", "two.err", deaf)
     element = slurm.submit("-a", "3", "-o", "element.out", "--wrap", "touch three; sleep 600")
     for file in ("one", "two", "three"):
         wait_for(slurm, file)
