@@ -12,6 +12,7 @@ from typing import Annotated
 from cli import exit_codes
 from cli.exit_codes import CommandError
 from cli.flags import argument, option, switch
+from cli.jobs.selection import newest
 from cli.jobs.wait import RetryLimit
 from cli.output.formats import Column, Format, Output, Table, show_one, write, write_data
 from cli.output.listing import list_command
@@ -21,6 +22,7 @@ from cli.registry import application, examples
 from cli.spec.submitter_environment import submitter
 from cli.workloads.workload_file import workload_of
 from wire import amounts
+from wire.api.job_selection import LAST
 from wire.http.client import Client, Unreachable
 from wire.names import JobState
 from wire.text import counted
@@ -32,7 +34,12 @@ AsUser = Annotated[
     str,
     option("--as-user", "USER", "Submit the jobs as this user. Only operators may do this. Default: you."),
 ]
-Number = Annotated[str, argument("WORKLOAD", "Number of the workload, from 'corral workload list'.")]
+Number = Annotated[
+    str,
+    argument(
+        "WORKLOAD", "Number of the workload, from 'corral workload list', or last (your newest workload)."
+    ),
+]
 File = Annotated[str, argument("FILE", "Workload file: .toml, .yaml, .yml or .json.")]
 
 app = application(
@@ -190,8 +197,8 @@ def list_all(
 @app.command(epilog=examples("corral workload show 3", "corral workload show 3 -o json"))
 def show(workload: Number, output: Output = Format.TABLE) -> int:
     """Show a workload: its progress, its expected end, and its tasks with their jobs."""
-    seen = Client().workload(workload)
-    _show(seen, output)
+    client = Client()
+    _show(client.workload(_number(client, workload)), output)
     return 0
 
 
@@ -213,7 +220,7 @@ def _show(seen: WorkloadView, output: Format) -> None:
         TASKS.show(output, seen.tasks)
 
 
-@app.command(epilog=examples("corral workload wait 3", "corral workload wait 3 --timeout 2h"))
+@app.command(epilog=examples("corral workload wait last", "corral workload wait 3 --timeout 2h"))
 def wait(
     workload: Number,
     timeout: Annotated[
@@ -235,7 +242,8 @@ def wait(
         deadline = time.monotonic() + amounts.seconds(timeout) if timeout else None
     except ValueError as error:
         raise CommandError(f"--timeout: {error}") from None
-    return _wait(Client().workload(workload).id, deadline)
+    client = Client()
+    return _wait(client.workload(_number(client, workload)).id, deadline)
 
 
 def _wait(number: int, deadline: float | None) -> int:
@@ -260,7 +268,8 @@ def _wait(number: int, deadline: float | None) -> int:
 @app.command(epilog=examples("corral workload cancel 3"))
 def cancel(workload: Number, output: Output = Format.TABLE) -> int:
     """Cancel all jobs of a workload that have not ended."""
-    return _report(Client().cancel_workload(workload), "cancelled", output)
+    client = Client()
+    return _report(client.cancel_workload(_number(client, workload)), "cancelled", output)
 
 
 @app.command(epilog=examples("corral workload retry 3 --failed", "corral workload retry 3 --cancelled"))
@@ -282,7 +291,27 @@ def retry(
     """Queue new jobs in place of failed jobs, and in place of jobs that did not run because other jobs
     failed.
     """
-    return _report(Client().retry_workload(workload, cancelled=cancelled), "queued again", output)
+    client = Client()
+    answer = client.retry_workload(_number(client, workload), cancelled=cancelled)
+    return _report(answer, "queued again", output)
+
+
+def _number(client: Client, word: str) -> str:
+    """Return the number of the workload that the user named by its number or by the word last."""
+    if word != LAST:
+        return word
+    me = client.health().user
+
+    def first_after(place: int) -> WorkloadView | None:
+        found = client.workloads(user=me, everything=True, after=place, limit=1)
+        return next(iter(found.workloads), None)
+
+    last = newest(first_after)
+    if last is None:
+        raise CommandError(
+            "you have no workload yet", "Submit one: corral workload submit FILE", exit_codes.NOT_FOUND
+        )
+    return str(last.id)
 
 
 def _report(answer: WorkloadAnswer, done: str, output: Format) -> int:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Annotated
+from collections.abc import Callable, Iterable, Iterator
+from typing import Annotated, Protocol, TypeVar
 
 from cli.completion import jobs as known_jobs
 from cli.exit_codes import NOT_FOUND, CommandError
@@ -144,21 +144,34 @@ def _array(client: Client, array: int) -> Iterator[JobView]:
 
 
 def _last(client: Client) -> JobView:
-    """Return the newest job of the user that runs the command. The API lists jobs only by ascending id. So
-    search for the highest id with steps that first double and then halve.
-    """
+    """Return the newest job of the user that runs the command."""
     me = client.health().user
-
-    def first_after(place: int) -> JobView | None:
-        return next(iter(client.jobs(user=me, after=place, limit=1).jobs), None)
-
-    newest = first_after(0)
-    if newest is None:
+    found = newest(lambda place: next(iter(client.jobs(user=me, after=place, limit=1).jobs), None))
+    if found is None:
         raise CommandError("you have no job yet", "Submit one: corral submit -- hostname", NOT_FOUND)
+    return found
+
+
+class _Numbered(Protocol):
+    @property
+    def id(self) -> int: ...
+
+
+N = TypeVar("N", bound=_Numbered)
+
+
+def newest(first_after: Callable[[int], N | None]) -> N | None:
+    """Return the object with the highest id; None if there is none. `first_after` returns the first object
+    with an id above its argument. The API lists objects only by ascending id, so search with steps that first
+    double and then halve.
+    """
+    found = first_after(0)
+    if found is None:
+        return None
     step = 1
-    while (job := first_after(newest.id + step - 1)) is not None:
-        newest, step = job, step * 2
+    while (later := first_after(found.id + step - 1)) is not None:
+        found, step = later, step * 2
     while step > 1:
         step //= 2
-        newest = first_after(newest.id + step - 1) or newest
-    return newest
+        found = first_after(found.id + step - 1) or found
+    return found

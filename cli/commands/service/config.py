@@ -249,7 +249,7 @@ def apply(
     shown = Format.TABLE if output.is_data and not dry_run else output
     if plan.problems or not plan.changes or dry_run:
         code = _show(plan, output)
-        if dry_run and not plan.problems and output in (Format.TABLE, Format.WIDE):
+        if dry_run and plan.changes and not plan.problems and output in (Format.TABLE, Format.WIDE):
             _forecast(client, request, plan)
         if plan.problems or dry_run:
             return code

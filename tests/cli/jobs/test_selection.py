@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import pytest
 
 from cli.exit_codes import NOT_FOUND, USAGE, CommandError
 from cli.jobs import selection
-from cli.jobs.selection import select, select_one
+from cli.jobs.selection import newest, select, select_one
 from tests.cli.fake_controller import FakeController, array, job
 from wire.http.client import Client, Refused
 from wire.names import JobState
@@ -103,3 +104,24 @@ def test_last_is_refused_without_jobs(fake: FakeController) -> None:
     fake.put(job(1, user="bo"))
     with Client(fake.url) as client, pytest.raises(CommandError, match="you have no job yet"):
         select_one(client, "last")
+
+
+@pytest.mark.parametrize(
+    "ids", [[], [1], [7], [1, 2, 3, 9, 10, 11, 64], [3, 1_000_000], list(range(1, 200, 7))]
+)
+def test_newest_is_found_with_few_requests(ids: list[int]) -> None:
+    asked: list[int] = []
+
+    def first_after(place: int) -> Numbered | None:
+        asked.append(place)
+        return next((Numbered(each) for each in ids if each > place), None)
+
+    found = newest(first_after)
+    assert (found.id if found else None) == max(ids, default=None)
+    assert len(asked) <= 45
+
+
+class Numbered(NamedTuple):
+    """An object with an id, such as a job or a workload."""
+
+    id: int

@@ -123,6 +123,7 @@ def test_config_apply_asks_survives_a_restart_and_can_be_undone(
     assert system.config.read_text() == other.read_text()
     assert stat.S_IMODE(system.config.stat().st_mode) == 0o640
     assert corral(system, "config", "diff")[0].count("\n") == 1
+    assert corral(system, "config", "apply", str(other), "--dry-run")[1] == "There are no changes.\n"
     with system.client() as client:
         view = client.config()
         assert (view.by, view.previous, view.file) == ("root", True, str(system.config))

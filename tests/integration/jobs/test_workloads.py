@@ -45,7 +45,8 @@ def test_a_workload_runs_fails_and_is_retried(build: Callable[..., System], tmp_
     assert len(system.corral("queue", "--all", "--unfold").splitlines()) == 6
     assert len(system.corral("queue", "--state", "failed").splitlines()) == 2
     assert (row.split()[:3], "5 of 5, 1 failed" in row) == (["workload", number, "sweep"], True), row
-    shown = system.corral("workload", "show", number)
+    shown = system.corral("workload", "show", "last")
+    assert shown == system.corral("workload", "show", number)
     assert "FAILED" in shown
     assert [line.split()[0] for line in shown.splitlines()[-3:]] == ["prepare", "train", "report"]
     (tmp_path / "fixed").touch()
