@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from tui.data.cluster_feed import Changes, ConnectionStatus, PendingChanges
@@ -412,6 +413,11 @@ class RecordedClient(Client):
     ) -> None:
         self._orders, self._output, self._refuse = orders, output, refuse
         self._tenants = tenants or Tenants()
+
+    @contextmanager
+    def expecting(self, what_if: str) -> Iterator[None]:
+        """The recording changes nothing, so each effect is still the shown one."""
+        yield
 
     def jobs(self, **_selection: object) -> JobList:  # type: ignore[override]
         return JobList(jobs(), 0, len(jobs()), places=self._tenants.places)

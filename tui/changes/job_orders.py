@@ -11,9 +11,10 @@ from typing import Generic, TypeVar
 
 from tui.app_interface import AppInterface
 from tui.changes import confirm
-from tui.data.request_workers import Failure, failure_text
-from tui.dialogs.confirm import ConfirmDialog
+from tui.changes.confirmed_request import confirm_and_send
+from tui.data.request_workers import Failure, effect_changed, failure_text
 from tui.dialogs.form_dialog import FormDialog
+from tui.dialogs.menu import Menu, MenuEntry
 from tui.forms import drain
 from tui.forms.edit_jobs import edit_jobs
 from tui.forms.job import new_job
@@ -90,11 +91,12 @@ class JobOrders:
             there = [rows[node.name] for node in nodes if node.name in rows]
             return confirm.drain(there) if there else None
 
-        def answered(why: str | None) -> None:
-            if why is not None:
-                self._each("drained", nodes, lambda client, node: client.drain(node.name, why))
-
-        self._app.push_screen(ConfirmDialog(question, confirm.drain(nodes)), answered)
+        confirm_and_send(
+            self._app,
+            question,
+            lambda why: each_of(nodes, lambda client, node: client.drain(node.name, why)),
+            lambda outcome: self._report("drained", outcome),
+        )
 
     def drain_by(self) -> None:
         """Open the form for a timed drain of the marked nodes. Without marks, it is for the node under the
@@ -130,43 +132,37 @@ class JobOrders:
             row = self._app.model.jobs.rows.get(job.id)
             return confirm.advice(row, advice, command) if row and row.state is JobState.QUEUED else None
 
-        def answered(yes: str | None) -> None:
-            if yes is None:
-                return
-            verb, *names = [word for word in advice.command[1:] if not word.startswith("--")] or ["set"]
+        verb, *names = [word for word in advice.command[1:] if not word.startswith("--")] or ["set"]
+
+        def send(client: Client) -> JobsAnswer | OrderResults[str]:
             if verb == "resume":
-                self._each("resumed", names, resume_by_name)
-                return
+                return each_of(names, resume_by_name)(client)
             order = JobsOrder(
                 verb,
                 (job.label,) if verb == "set" else tuple(names),
                 changes=advice.changes,
                 stay_held="--hold" in advice.command,
             )
-            self._app.requests.ask(lambda client: client.order(order), told)
+            return client.order(order)
 
-        def told(answer: JobsAnswer | Failure) -> None:
+        def told(answer: JobsAnswer | OrderResults[str] | Failure) -> None:
             if isinstance(answer, JobsAnswer):
                 self._edited(answer)
             else:
-                self._app.show_message(failure_text(answer), "bad")
+                self._report("resumed", answer)
 
-        first = question()
-        if first is not None:
-            self._app.push_screen(ConfirmDialog(question, first), answered)
+        confirm_and_send(self._app, question, lambda _: send, told)
 
     def cordon_gpu(self, node: NodeView, gpu: GpuView) -> None:
         """Ask the user for confirmation and an optional reason, then cordon a GPU."""
 
-        def answered(why: str | None) -> None:
-            if why is not None:
-                name = f"{node.name}:{gpu.number}"
-                self._each(
-                    "cordoned", [name], lambda client, _: client.cordon_gpu(node.name, gpu.number, why)
-                )
-
-        first = confirm.cordon_gpu(node, gpu)
-        self._app.push_screen(ConfirmDialog(lambda: first, first), answered)
+        name, asked = f"{node.name}:{gpu.number}", confirm.cordon_gpu(node, gpu)
+        confirm_and_send(
+            self._app,
+            lambda: asked,
+            lambda why: each_of([name], lambda client, _: client.cordon_gpu(node.name, gpu.number, why)),
+            lambda outcome: self._report("cordoned", outcome),
+        )
 
     def _ask(
         self,
@@ -192,15 +188,13 @@ class JobOrders:
             jobs = still()
             return confirmation(jobs, self._app.model.now()) if jobs else None
 
-        def answered(yes: str | None) -> None:
-            if yes is not None:
-                self._order(done, action, still())
-
-        first = question()
-        if first is None:
+        if not confirm_and_send(
+            self._app,
+            question,
+            lambda _: order_of(action, still()),
+            lambda outcome: self._report(done, outcome),
+        ):
             self._app.show_message(f"nothing to {action}: {impossible}", "warn")
-        else:
-            self._app.push_screen(ConfirmDialog(question, first), answered)
 
     def _chosen(self, can_change: Callable[[JobView], bool]) -> list[JobView]:
         return [job for job in self._app.view.jobs() if can_change(job)]
@@ -219,30 +213,10 @@ class JobOrders:
         result contains `done`, such as "cancelled". The message ends with `left_out`, a text about marked
         jobs that cannot be changed.
         """
-        by_label = {job.label: job for job in jobs}
-
-        def carry_out(client: Client) -> OrderResults[JobView]:
-            # Name each job by its display id, because internal ids are ambiguous: 7 is the id of the array
-            # element 7_0, but in a request it means the whole array.
-            answer = client.order(JobsOrder(action, tuple(by_label)))
-            failed = ((by_label[each.job], Refused(409, each.problem)) for each in answer.refused)
-            return OrderResults(answer.done, tuple(failed))
-
-        self._app.requests.ask(carry_out, lambda outcome: self._report(done, outcome, left_out))
+        self._app.requests.ask(order_of(action, jobs), lambda outcome: self._report(done, outcome, left_out))
 
     def _each(self, done: str, things: Sequence[Thing], order: Callable[[Client, Thing], object]) -> None:
-        def carry_out(client: Client) -> OrderResults[Thing]:
-            good: list[Thing] = []
-            bad: list[tuple[Thing, Failure]] = []
-            for thing in things:
-                try:
-                    order(client, thing)
-                    good.append(thing)
-                except (Refused, Unreachable) as failure:
-                    bad.append((thing, failure))
-            return OrderResults(tuple(good), tuple(bad))
-
-        self._app.requests.ask(carry_out, lambda outcome: self._report(done, outcome))
+        self._app.requests.ask(each_of(things, order), lambda outcome: self._report(done, outcome))
 
     def _report(self, done: str, outcome: OrderResults[Thing] | Failure, left_out: str = "") -> None:
         """Show the result on the status line, and remove the marks of changed jobs. If `done` is "held" or
@@ -264,7 +238,28 @@ class JobOrders:
             self._app.show_message(
                 f"{len(names):,} {done}, {len(outcome.failed):,} failed: {first}{left_out}", "bad"
             )
+        if len(outcome.failed) > 1:
+            self._list_failures(done, outcome)
         self._app.refresh_view()
+
+    def _list_failures(self, done: str, outcome: OrderResults[Thing]) -> None:
+        """Open a list of the jobs or nodes that were not changed, each with the reason. Enter opens the job
+        or the node.
+        """
+        entries = [
+            MenuEntry(str(number), _name(thing), printable(failure_text(failure), 400))
+            for number, (thing, failure) in enumerate(outcome.failed)
+        ]
+
+        def picked(number: str | None) -> None:
+            thing = outcome.failed[int(number)][0] if number is not None else None
+            if isinstance(thing, JobView):
+                self._app.open_job(thing.id)
+            elif isinstance(thing, NodeView):
+                self._app.open_node(thing.name)
+
+        title = f"{len(outcome.done):,} {done}, {len(entries):,} failed"
+        self._app.push_screen(Menu(title, entries), picked)
 
     def _submitted(self, answer: Submitted) -> None:
         many = f" ({len(answer.ids):,} jobs)" if len(answer.ids) > 1 else ""
@@ -272,6 +267,44 @@ class JobOrders:
         self._app.show_message(f"submitted {printable(answer.label)}{many}{notes}", "good")
         self._app.model.jobs.follow(answer.ids[0])
         self._app.refresh_view()
+
+
+def order_of(action: str, jobs: Sequence[JobView]) -> Callable[[Client], OrderResults[JobView]]:
+    """Return a function that sends one request, which applies `action`, such as cancel, to all these jobs."""
+    # Name each job by its display id, because internal ids are ambiguous: 7 is the id of the array element
+    # 7_0, but in a request it means the whole array.
+    by_label = {job.label: job for job in jobs}
+
+    def carry_out(client: Client) -> OrderResults[JobView]:
+        answer = client.order(JobsOrder(action, tuple(by_label)))
+        failed = ((by_label[each.job], Refused(409, each.problem)) for each in answer.refused)
+        return OrderResults(answer.done, tuple(failed))
+
+    return carry_out
+
+
+def each_of(
+    things: Sequence[Thing], order: Callable[[Client, Thing], object]
+) -> Callable[[Client], OrderResults[Thing]]:
+    """Return a function that sends one request for each job or node. A failed request does not stop the
+    others. The function raises Refused if the controller refuses the first request because the effect of the
+    change is no longer the shown one.
+    """
+
+    def carry_out(client: Client) -> OrderResults[Thing]:
+        good: list[Thing] = []
+        bad: list[tuple[Thing, Failure]] = []
+        for thing in things:
+            try:
+                order(client, thing)
+                good.append(thing)
+            except (Refused, Unreachable) as failure:
+                if effect_changed(failure) and not good:
+                    raise
+                bad.append((thing, failure))
+        return OrderResults(tuple(good), tuple(bad))
+
+    return carry_out
 
 
 def resume_by_name(client: Client, name: str) -> object:

@@ -9,10 +9,10 @@ from typing import TypeVar
 
 from tui.app_interface import AppInterface
 from tui.changes import confirm
+from tui.changes.confirmed_request import confirm_and_send
 from tui.data.lists.listing import Listing
 from tui.data.lists.move_lists import MoveRow
 from tui.data.request_workers import Failure, failure_text
-from tui.dialogs.confirm import ConfirmDialog
 from tui.dialogs.form_dialog import FormDialog
 from tui.forms import quota, reservation, share
 from wire.api.policy.quotas import QuotaView
@@ -139,13 +139,7 @@ class TenantEdits:
             else:
                 self._done(success_text(answer))
 
-        def answered(yes: str | None) -> None:
-            if yes is not None:
-                self._app.requests.ask(send, show_result)
-
-        first = question()
-        if first is not None:
-            self._app.push_screen(ConfirmDialog(question, first), answered)
+        confirm_and_send(self._app, question, lambda _: send, show_result)
 
     def _done(self, message: str) -> None:
         """Show `message` about a finished change, and update the list."""

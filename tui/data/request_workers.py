@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
+from wire.api.problem import EFFECT_CHANGED
 from wire.http.client import Client, Refused, Unreachable
 
 T = TypeVar("T")
@@ -55,10 +56,15 @@ class RequestWorkers:
         client.close()
 
 
+def effect_changed(failure: object) -> bool:
+    """Return True if the controller has refused a change because its effect is no longer the shown one."""
+    return isinstance(failure, Refused) and failure.problem.where == EFFECT_CHANGED
+
+
 def failure_text(failure: Failure) -> str:
     """Return one line about a failed request: the error, and the next step for the user."""
     if isinstance(failure, Refused):
         problem = failure.problem
-        place = f"{problem.where}: " if problem.where else ""
+        place = f"{problem.where}: " if problem.where and not effect_changed(failure) else ""
         return f"{place}{problem.message}" + (f"  {problem.hint}" if problem.hint else "")
     return f"no answer: {failure.why}" + (f"  {failure.hint}" if failure.hint else "")

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import ClassVar
 
 from rich.text import Text
@@ -27,10 +28,19 @@ screen of fewer than LOW lines.
 """
 
 
-class ConfirmDialog(Dialog[str]):
-    """Asks the user to confirm a change. The result is None if the user declines. If the user confirms, the
-    result is the typed text, which may be empty. For a change of many jobs, the user must type the number of
-    jobs.
+@dataclass(frozen=True)
+class Confirmed:
+    """The answer of a user who confirms a change: the typed text, which may be empty, and the id of the
+    what-if answer that the dialog showed.
+    """
+
+    typed: str = ""
+    what_if: str = ""
+
+
+class ConfirmDialog(Dialog[Confirmed]):
+    """Asks the user to confirm a change. The result is None if the user declines. For a change of many jobs,
+    the user must type the number of jobs.
 
     `question` returns the content of the dialog, and is called again after each change of the cluster. If
     `question` returns None, there is nothing left to change, and the dialog closes.
@@ -107,7 +117,7 @@ class ConfirmDialog(Dialog[str]):
         the number of jobs, move the focus to the confirm button if the number is right.
         """
         if self._confirmation.reason:
-            self.dismiss(self.typed)
+            self.dismiss(Confirmed(self.typed, self._trial.shown_id))
         elif self.typed == self._confirmation.must_type:
             self.query_one("#do", Button).focus()
 
@@ -117,7 +127,7 @@ class ConfirmDialog(Dialog[str]):
 
     @on(Button.Pressed, "#do")
     def do(self) -> None:
-        self.dismiss(self.typed)
+        self.dismiss(Confirmed(self.typed, self._trial.shown_id))
 
     def action_copy(self) -> None:
         app_of(self).copy(self.command)

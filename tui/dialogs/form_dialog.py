@@ -15,11 +15,11 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Button, Input, Label, Static
 
 from tui.app_interface import AppInterface, app_of
-from tui.data.request_workers import Failure, failure_text
+from tui.data.request_workers import Failure, effect_changed, failure_text
 from tui.dialogs.dialog import CommandLine, Dialog, DialogLine
 from tui.dialogs.live_what_if import LiveWhatIf
 from tui.forms.form import Answer, Field, Form, Request
-from wire.http.client import Refused, Unreachable
+from wire.http.client import Client, Refused, Unreachable
 from wire.text import printable
 
 LONG, BESIDES = 9, 16
@@ -153,9 +153,13 @@ class FormDialog(Dialog[None], Generic[Request, Answer]):
             self._sending = True
             self._show_refusal("")
             self.check()
-            app.requests.ask(
-                lambda client: form.send(client, request), lambda answer: self._answered(app, answer)
-            )
+            shown = self._trial.shown_id
+
+            def send(client: Client) -> Answer:
+                with client.expecting(shown):
+                    return form.send(client, request)
+
+            app.requests.ask(send, lambda answer: self._answered(app, answer))
 
     def _answered(self, app: AppInterface, answer: Answer | Failure) -> None:
         """Close the dialog if the controller has accepted the form. If the controller has refused the form,
@@ -166,6 +170,10 @@ class FormDialog(Dialog[None], Generic[Request, Answer]):
             if there:
                 self.dismiss(None)
             self._done(answer)
+        elif there and effect_changed(answer):
+            self._show_refusal(failure_text(answer))
+            self._trial.try_again()
+            self.check()
         elif there:
             name = self._form.name_of(answer.problem.where) if isinstance(answer, Refused) else ""
             if isinstance(answer, Refused) and name:

@@ -29,6 +29,10 @@ class LiveWhatIf(Facts):
         self._height = lines
         self._request: WhatIf | None = None
         self._answered_request: WhatIf | None = None
+        self.shown_id = ""
+        """The id of the shown answer; empty if no answer is shown. It is sent with the change, so that the
+        controller refuses the change if the effect is another one by then.
+        """
         self._asking = False
         self._rest: Timer | None = None
 
@@ -46,13 +50,18 @@ class LiveWhatIf(Facts):
         """
         if request == self._request or not self.is_attached:
             return
-        self._request, self._answered_request = request, None
+        self._request, self._answered_request, self.shown_id = request, None, ""
         self._show_text("computing which jobs would start sooner or later…" if request else "")
         if request is None:
             app_of(self).show_effect(None)
         if self._rest is not None:
             self._rest.stop()
         self._rest = self.set_timer(REST_S, self._ask)
+
+    def try_again(self) -> None:
+        """Send the what-if request again, because the effect has changed."""
+        request, self._request = self._request, None
+        self.try_out(request)
 
     def _ask(self) -> None:
         request = self._request
@@ -83,6 +92,7 @@ class LiveWhatIf(Facts):
         if request != self._request:
             self._ask()
         elif isinstance(answer, WhatIfAnswer):
+            self.shown_id = answer.id
             self._lines = what_if_lines(answer, self._height)
             self.refresh()
             app_of(self).show_effect(answer)

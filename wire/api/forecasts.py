@@ -231,6 +231,10 @@ class WhatIfAnswer:
     """
     leaving: tuple[LeavingJob, ...] = ()
     """The running jobs that a timed drain would move or end."""
+    id: str = ""
+    """The id under which the controller remembers this answer for 15 minutes. A change whose request has this
+    id in the header `Corral-What-If` is refused if its effect is no longer the one of this answer.
+    """
 
 
 CERTAIN, LIKELY, LIMIT = "certain", "likely", "limit"

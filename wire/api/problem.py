@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from wire.dataclass import dataclass
 
+EFFECT_CHANGED = "effect"
+"""The value of `Problem.where` if a change was refused because its effect is no longer the one that a what-if
+answer has shown.
+"""
+
 
 @dataclass(frozen=True)
 class Problem:

@@ -80,6 +80,8 @@ class Transport:
             self._headers["Corral-Scope"] = "read"
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
+        self.what_if = ""
+        """The id of the what-if answer that the user saw before the next request; empty if there is none."""
         self._kept: Optional[Connection] = None
         self._asking = False
         self._endless: set[socket.socket] = set()
@@ -118,6 +120,8 @@ class Transport:
         timeout_s: float,
     ) -> bytes:
         headers = self._headers if body is None else {**self._headers, "Content-Type": "application/json"}
+        if self.what_if:
+            headers = {**headers, "Corral-What-If": self.what_if}
         sent = connected = False
         while True:
             try:

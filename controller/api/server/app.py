@@ -13,6 +13,7 @@ from aiohttp import web
 from multidict import MultiMapping
 from pydantic import TypeAdapter, ValidationError
 
+from controller.api.handlers.jobs.forecasts import check_effect
 from controller.api.server.access import SCOPE_HEADER, Caller, Role, in_scope
 from controller.api.server.errors import Rejected, body_problem, error_response, rejected
 from controller.api.server.event_stream import EventStreams
@@ -139,6 +140,8 @@ class Server:
         await call.permit(route.needs)
         if route.needs.of_job:
             await call.permit(route.needs, await call.job())
+        if route.needs.changes:
+            await check_effect(call)
         if route.query or request.rel_url.raw_query_string:
             call.query = _query(route, request.query)
         if route.body is None:
