@@ -79,6 +79,6 @@ async def test_newest_entries_stay_although_all_are_too_old(tmp_path: Path) -> N
         await lives(api, 100)
         last = (await api.daemon.read(api.daemon.store.verify)).head.seq
         await api.daemon.retention.enforce(tomorrow, api.daemon.now() + 30 * retention.DAY_S)
-        assert api.daemon.store.begins == last - 50
+        assert api.daemon.store.begins == last - retention.LEAST
         await api.daemon.retention.enforce(tomorrow, api.daemon.now() + 30 * retention.DAY_S)
-        assert api.daemon.store.begins == last - 50
+        assert api.daemon.store.begins == last - retention.LEAST
