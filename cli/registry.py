@@ -92,6 +92,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "Simulate the scheduler: run job logs under other policies or on other clusters.",
     ),
     "tui": ("cli.commands.service.tui", "Open the terminal UI."),
+    "web": ("cli.commands.service.web", "Open the terminal UI in web browsers of this machine."),
     "mcp": ("cli.commands.service.mcp", "Serve the cluster to language models (Model Context Protocol)."),
     "demo": ("cli.demo.demo", "Run a demo cluster of four simulated 8-GPU hosts."),
     "admin": (

@@ -28,8 +28,10 @@ def run(url: str, cli: CliFunctions, *, read_only: bool = False) -> int:
     UI uses.
     """
     # Require that stdin, stdout and stderr are terminals: Textual reads stdin and writes the screen to
-    # stderr, and this program writes messages to stdout after the terminal UI has ended.
-    if not all(stream.isatty() for stream in (sys.stdin, sys.stderr, sys.stdout)):
+    # stderr, and this program writes messages to stdout after the terminal UI has ended. With
+    # TEXTUAL_DRIVER, which corral web sets, they are pipes to its server.
+    in_browser = "TEXTUAL_DRIVER" in os.environ
+    if not in_browser and not all(stream.isatty() for stream in (sys.stdin, sys.stderr, sys.stdout)):
         return _complain(
             "the terminal UI needs a terminal",
             "Without a terminal use: corral queue, corral nodes",
@@ -49,7 +51,11 @@ def run(url: str, cli: CliFunctions, *, read_only: bool = False) -> int:
         lambda: Client(url, read_only=read_only),
         cli,
         read_only=read_only,
-        look=choose(os.environ, Console().color_system, str(saved.get("theme", ""))),
+        look=choose(
+            os.environ,
+            "truecolor" if in_browser else Console().color_system,
+            str(saved.get("theme", "")),
+        ),
         ascii_only=ascii_only(os.environ),
     )
     threading.excepthook = app.thread_broke

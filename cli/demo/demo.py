@@ -7,11 +7,12 @@ import sys
 import termios
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Annotated
 
 from cli import exit_codes
+from cli.commands.service.web import check_installed
 from cli.demo import summary
 from cli.demo.cluster import Cluster
 from cli.demo.jobs import PARTS, Part, extra_jobs
@@ -41,10 +42,13 @@ RESET = "\x1b[?1049l\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?25h\x1b[0m
 app = application()
 
 
-@app.command(epilog=examples("corral demo", "corral demo --no-tui"))
+@app.command(epilog=examples("corral demo", "corral demo --no-tui", "corral demo --web"))
 def demo(
     no_tui: Annotated[
         bool, switch("--no-tui", "Show progress and a summary instead of the terminal UI.")
+    ] = False,
+    web: Annotated[
+        bool, switch("--web", "Show the terminal UI in a web browser: print a link, and run until Ctrl-C.")
     ] = False,
 ) -> int:
     """Run a demo cluster: a controller, four simulated 8-GPU hosts, and forty jobs of five users.
@@ -52,14 +56,20 @@ def demo(
     All files are in a temporary directory, and all processes end with the demo. On a terminal the demo opens
     the terminal UI; without a terminal it ends after less than a minute.
     """
-    watched = not no_tui and sys.stdin.isatty() and sys.stdout.isatty()
+    if web and no_tui:
+        raise CommandError("--web and --no-tui exclude each other", "Leave one of them out.")
+    if web:
+        check_installed()
+        words: tuple[str, ...] | None = ("web", "--write", "--port", "0")
+    else:
+        words = ("tui",) if not no_tui and sys.stdin.isatty() and sys.stdout.isatty() else None
     try:
         with DeferredSignals() as interrupts, Cluster(interrupts, NODES) as cluster:
             _print_line(f"Starting a controller and {len(NODES)} simulated hosts in {cluster.place}")
             cluster.await_ready()
             _print_line(f"{', '.join(NODES)} are up, with 8 GPUs each.")
             try:
-                return (_watch if watched else _report)(cluster, interrupts)
+                return _watch(cluster, interrupts, words) if words else _report(cluster, interrupts)
             except Unreachable:
                 cluster.check()  # If the controller has ended, raise an error that gives the reason.
                 raise
@@ -94,15 +104,15 @@ def _report(cluster: Cluster, interrupts: DeferredSignals) -> int:
     return exit_codes.FAILED if wrong else 0
 
 
-def _watch(cluster: Cluster, interrupts: DeferredSignals) -> int:
-    """Show the terminal UI until the user quits, and submit new jobs meanwhile to keep the cluster busy.
-    Return the exit code of the terminal UI.
+def _watch(cluster: Cluster, interrupts: DeferredSignals, words: Sequence[str]) -> int:
+    """Run the corral command `words`, which shows the terminal UI, until the command ends. Submit new jobs
+    meanwhile to keep the cluster busy. Return the exit code of the command.
     """
     more = extra_jobs()
-    with cluster.client() as client, _terminal():
+    with cluster.client() as client, _terminal() if words[0] == "tui" else nullcontext():
         _submit_all(cluster, client, STRETCH)
         tui = subprocess.Popen(
-            COMMAND_LINE.command("tui"),
+            COMMAND_LINE.command(*words),
             # Use a separate state directory, because the demo must not read or change the user's saved
             # filters.
             env={**cluster.environment(), "CORRAL_URL": cluster.url, "XDG_STATE_HOME": cluster.workdir},

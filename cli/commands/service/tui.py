@@ -19,9 +19,11 @@ def tui(
     read_only: Annotated[bool, switch("--read-only", "Only show the cluster; do not allow changes.")] = False,
 ) -> int:
     """Open the terminal UI."""
+    import os
     import sys
 
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    # With TEXTUAL_DRIVER, which corral web sets, stdin and stdout are pipes to its server.
+    if "TEXTUAL_DRIVER" not in os.environ and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise CommandError(
             "the terminal UI needs a terminal", "Without a terminal use: corral queue, corral nodes"
         )

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -152,6 +153,34 @@ def test_demo_on_a_terminal_opens_the_ui_and_ends_with_it(environment: dict[str,
     expected = {"q": 0, "SIGTERM": 143, "hang up": 129}
     assert os.waitstatus_to_exitcode(status) == expected[how]
     assert left_of(named[0]) == []
+
+
+@pytest.mark.slow
+def test_demo_in_a_browser_prints_a_link_and_ends_with_ctrl_c(environment: dict[str, str]) -> None:
+    pytest.importorskip("textual_serve", reason="the package textual-serve is not installed")
+    demo = subprocess.Popen(
+        [*DEMO, "--web"],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert demo.stdout is not None
+    place = link = ""
+    while not link:
+        line = demo.stdout.readline()
+        assert line, "the demo ended without a link"
+        place = place or (PLACE.search(line) or [""])[0]
+        link = line.strip() if line.startswith("http://127.0.0.1:") else ""
+    with urllib.request.build_opener(urllib.request.HTTPCookieProcessor()).open(link) as page:
+        assert b'id="terminal"' in page.read()
+    os.killpg(demo.pid, signal.SIGINT)
+    _, err = demo.communicate(timeout=PATIENCE_S)
+    assert demo.returncode == 130
+    assert "its files are removed" in err
+    assert left_of(place) == []
 
 
 def _rest_of(terminal: int) -> str:

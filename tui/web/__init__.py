@@ -1,0 +1,1 @@
+"""Serves the terminal UI to browsers on this machine (`corral web`)."""
