@@ -455,7 +455,7 @@ def test_explain_and_what_if_agree(cluster: CliCluster) -> None:
         assert "needs 1 node with 8 GPUs" in why
         assert "at the latest" in why
         assert "on gpu01" in why
-        answer = json.loads(cluster.corral("explain", str(waiting), "-o", "json").stdout)
+        answer = json.loads(cluster.corral("explain", str(waiting), "--within", "10s", "-o", "json").stdout)
         assert answer["nodes"] == ["gpu01"]
         asked = cluster.corral("what-if", "cancel", str(busy))
         assert asked.returncode == 0
