@@ -37,6 +37,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "cli.commands.nodes.maintain",
         "Take nodes out of service for maintenance, test them, and bring them back.",
     ),
+    "engines": (
+        "cli.commands.nodes.engines",
+        "Show execution engines (Slurm, Docker and others); test, drain and resume them.",
+    ),
     "gpus": ("cli.commands.nodes.gpus", "Show all GPUs: health, load, processes and jobs."),
     "profiles": (
         "cli.commands.policy.profiles",

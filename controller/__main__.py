@@ -17,6 +17,7 @@ from pathlib import Path
 from controller import former_cluster
 from controller.config import Config, ConfigRefused, load
 from controller.daemon import Daemon
+from controller.engines.engines import removal_problems
 from controller.nodes.link import NodeLink
 from controller.registry import build_pipeline
 from controller.reload import ConfigReload
@@ -44,6 +45,8 @@ def main(config: str | None = None, *, new_cluster: bool = False) -> int:
     try:
         chosen = load(Path(config) if config else None)
         pipeline = build_pipeline(chosen)
+        if problems := removal_problems(chosen):
+            raise ConfigRefused(problems)
     except ConfigRefused as refused:
         for problem in refused.problems:
             print(f"corral controller: {problem}", file=sys.stderr)
@@ -118,6 +121,7 @@ async def _serve(daemon: Daemon) -> int:
         await daemon.import_host_keys()
         for link in links:
             daemon.agents.open(link)
+        daemon.engines.open()
         log.info("ready: %s, %s, journal at %d", server.url, counted(len(links), "node"), daemon.seq)
         await landing
     finally:

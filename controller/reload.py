@@ -23,6 +23,7 @@ from controller.core.model import inputs
 from controller.core.model.decision.decision import Refusal
 from controller.core.pipeline.pipeline import Pipeline
 from controller.daemon import Daemon
+from controller.engines.engines import removal_problems
 from controller.nodes.link_factory import changed_links, shared_arguments
 from controller.registry import build_pipeline, check_config, nodes_of
 from wire.api.service.config import ConfigChange
@@ -127,6 +128,8 @@ class ConfigReload:
         """
         async with self._one_at_a_time:
             plan = self.plan(text)
+            if problems := removal_problems(plan.config):
+                raise ConfigRefused(problems)
             before = self.daemon.config.source.text
             if text is not None:
                 self._write(text)
@@ -199,6 +202,7 @@ class ConfigReload:
                 if node.name not in config.nodes and node.host is not None:
                     await daemon.agents.close_link(node.name)
                     daemon.agents.open(daemon.hosts.link(node.name, node.host))
+        await daemon.engines.reconfigure(config)
         removed = [name for name in old.nodes if name not in config.nodes]
         notes = [note for name in removed if (note := await self._remove(name, by))]
         return tuple(notes)

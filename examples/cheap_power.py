@@ -35,11 +35,11 @@ class CheapPower:
     label: str = "tariff"
     cheap: tuple[str, ...] = ("night",)
 
-    def concerns(self, part: PerNodeRequest, nodes: NodeTable) -> bool:  # noqa: ARG002 - every job pays for power
+    def concerns(self, part: PerNodeRequest, nodes: NodeTable) -> bool:
         """Return False if no node has the label, because all nodes then have the same score."""
         return any(self.label in labels for labels in nodes.labels)
 
-    def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:  # noqa: ARG002
+    def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
         """Return 1 or 0 for each row (node)."""
         every = np.array([labels.get(self.label) in self.cheap for labels in nodes.labels], dtype=np.float64)
         return every[rows]

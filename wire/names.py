@@ -150,6 +150,8 @@ HIGHEST_PRIORITY: Final = 100
 WHOLE_GPU: Final = 1000
 """One whole GPU. Parts of GPUs are counted in thousandths."""
 
+ENGINE_LABEL: Final = "engine"
+"""The label, and the key of the taint, that names the execution engine of a node."""
 SLURM_QOS: Final = "normal"
 """The QOS that Slurm's commands show for jobs of a queue without `qos` in scheduler.toml."""
 

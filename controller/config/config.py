@@ -12,6 +12,7 @@ from pydantic import PrivateAttr
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from controller.config.key_positions import DELIMITER, PREFIX, Source
+from controller.config.tables.engines import EngineName, EngineSection
 from controller.config.tables.failures import FailuresSection
 from controller.config.tables.fields import Name, NodeName
 from controller.config.tables.nodes import GpusSection, JobsSection, NodeSection
@@ -104,6 +105,7 @@ class Config(BaseSettings):
     services: dict[ServiceName, ServiceSection] = {}
     notify: NotifySection = NotifySection()
     nodes: dict[NodeName, NodeSection] = {}
+    engines: dict[EngineName, EngineSection] = {}
 
     _source: Source = PrivateAttr(default_factory=Source)
 

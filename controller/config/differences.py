@@ -60,7 +60,7 @@ SECRET: tuple[Key, ...] = (
 service, the environment of a service, or the URL of a sink of notifications. "*" stands for any name.
 """
 
-NAMED = ("nodes", "queues", "hours", "profiles", "projects", "services")
+NAMED = ("nodes", "queues", "hours", "profiles", "projects", "services", "engines")
 """Tables that contain named tables, such as [nodes.gpu01]. A named table that is added or removed is shown as
 one change, and not as a change of each of its keys.
 """

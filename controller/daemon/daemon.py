@@ -35,6 +35,7 @@ from controller.daemon.clock import WallClock
 from controller.daemon.inbox import Inbox, PendingInput, refuse
 from controller.daemon.recovery import recover
 from controller.daemon.store_threads import StoreThreads
+from controller.engines.engines import Controller, Engines
 from controller.nodes.link_factory import LinkFactory
 from controller.nodes.ssh.known_hosts import read_legacy_file
 from controller.notify.notifier import Notifier
@@ -160,6 +161,18 @@ class Daemon:
         self.hosts = LinkFactory(config, lambda: self.state.host_keys, self.cluster)
         self._feed = CommitFeed()
         self.agents = AgentLinks(pipeline, lambda: self.state, self.now, self.tell, self._publish_node)
+        self.engines = Engines(
+            config,
+            Controller(
+                lambda: self.state,
+                self.now,
+                self.ask,
+                self.agents.open,
+                self.remove_node,
+                store.id,
+                self.cluster,
+            ),
+        )
         self._hooks = PlacementHooks(pipeline.hooks)
         self._start_estimates = PeriodicInputs(
             "starts", config.backfill.score_starts_s, self._estimate_starts, self.tell
@@ -357,6 +370,7 @@ class Daemon:
 
     async def close(self) -> None:
         """Close the connections, the threads and the store. Jobs on the nodes continue."""
+        await self.engines.close()
         await asyncio.gather(self.questions.close(), self.agents.close(), self.notifier.close())
         self._data_paths.close()
         self._hooks.close()

@@ -28,8 +28,11 @@ class ReconnectingLink(ABC):
     1. Open a channel (`connect`), and run a session on this channel until the connection is lost.
     2. Pass the lost connection to the handler (`LinkLost`). If tries to connect fail with the same reason
        again and again, pass only the first failure, so that a switched-off host is reported once.
-    3. Pause, and start again with 1. The pause doubles from FIRST_PAUSE_S to LONGEST_PAUSE_S.
+    3. Pause, and start again with 1. The pause doubles from FIRST_PAUSE_S to `longest_pause_s`.
     """
+
+    longest_pause_s = LONGEST_PAUSE_S
+    """The longest pause between two tries to connect, in seconds."""
 
     def __init__(self, name: str, ping_s: float, silence_s: float) -> None:
         self.name = name
@@ -80,7 +83,7 @@ class ReconnectingLink(ABC):
                 pause = FIRST_PAUSE_S
             if not self._closing:
                 await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreads the reconnects of many nodes
-            pause = min(pause * 2, LONGEST_PAUSE_S)
+            pause = min(pause * 2, self.longest_pause_s)
 
     async def _connect_once(self) -> str:
         """Connect once and wait until the connection ends. Return the reason why it ended, or why it could

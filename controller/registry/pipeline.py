@@ -52,6 +52,7 @@ from controller.plugins.preemption.reclaim_strategies import QuotaReclaimStrateg
 from controller.registry.budgets import budget_rules_of
 from controller.registry.checks.config_checks import filter_problems, unfiltered_settings
 from controller.registry.checks.notify_checks import notify_problems
+from controller.registry.engines import engine_problems
 from controller.registry.hours import timetable_of
 from controller.registry.limits import ceilings_of, raised_open_projects
 from controller.registry.plugin_classes import (
@@ -295,7 +296,7 @@ def build_pipeline(config: Config) -> Pipeline:
     pipeline = replace(pipeline, profiles=maker.profiles(pipeline), hooks=tuple(maker.hooks))
     maker.problems += unfiltered_settings(config) + raised_open_projects(config)
     maker.problems += [*project_problems(config), *queue_problems(config), *service_problems(config)]
-    maker.problems += [*topology_problems(config), *notify_problems(config)]
+    maker.problems += [*topology_problems(config), *notify_problems(config), *engine_problems(config)]
     if maker.problems:
         raise ConfigRefused(maker.problems)
     return pipeline

@@ -36,6 +36,7 @@ METHODS = {
     "preemption": ("standing", "reach"),
     "metrics": ("collect",),
     "hook": ("on_placed",),
+    "engine": ("connect",),
 }
 """The methods that a plugin of each kind must have. The entry-point group of a kind is `corral.<kind>`."""
 

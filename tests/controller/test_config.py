@@ -58,7 +58,7 @@ def test_complete_file_names_every_key() -> None:
     text = re.sub(r"^#(?: | {4})(\w+ = |\[)", r"\1", COMPLETE.read_text(), flags=re.MULTILINE)
     named = tomllib.loads(text)
     for table, section in Config.model_fields.items():
-        if table in ("nodes", "queues", "hours", "profiles", "projects", "services"):
+        if table in ("nodes", "queues", "hours", "profiles", "projects", "services", "engines"):
             (one,) = named[table].values()
             assert set(one) == set(section.annotation.__args__[1].model_fields)  # type: ignore[union-attr]
         elif table == "access":

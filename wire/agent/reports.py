@@ -80,6 +80,10 @@ class NodeFacts:
     """The name and version of the host's container runtime; empty if the host has none."""
     image_gpus: str = ""
     """The reason why containers cannot use GPUs on this host; empty if containers can use GPUs."""
+    leases: bool = True
+    """True if the host itself ends a job whose lease is over. If False, a job on this node never counts as
+    lost because the node is silent.
+    """
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any
 from wire.job.placement.gpu_requirements import Topology
 from wire.job.placement.job_affinity import JobTerm
 from wire.job.start_conditions import DEFAULT_RESTART, Restart
+from wire.names import ENGINE_LABEL
 
 Texts = list[str]
 
@@ -26,6 +27,16 @@ def any_value(value: Any) -> Texts:
     if isinstance(value, tuple):
         return [str(each) for each in value]
     return [str(getattr(value, "value", value))] if value else []
+
+
+def selected_labels(selector: Mapping[str, str]) -> Texts:
+    """Return the texts of --select for a selector. The execution engine has a flag of its own."""
+    return [f"{key}={each}" for key, each in selector.items() if key != ENGINE_LABEL]
+
+
+def engine(selector: Mapping[str, str]) -> Texts:
+    """Return the text of --engine for a selector."""
+    return [selector[ENGINE_LABEL]] if ENGINE_LABEL in selector else []
 
 
 def commas(values: tuple[str, ...]) -> Texts:

@@ -10,6 +10,7 @@ from wire import amounts
 from wire.job.placement.affinity import parse_preference, parse_term, parse_toleration
 from wire.job.placement.gpu_requirements import parse_domains, parse_topology
 from wire.job.placement.job_affinity import parse_job_term
+from wire.names import ENGINE_LABEL
 
 ROWS: tuple[JobOption, ...] = (
     JobOption(
@@ -74,7 +75,17 @@ ROWS: tuple[JobOption, ...] = (
         "selector",
         metavar="KEY=VALUE",
         read=amounts.pair,
+        show=option_texts.selected_labels,
         **SUM,
+    ),
+    JobOption(
+        "engine",
+        "Run on this execution engine of scheduler.toml, such as slurm or docker. 'corral engines' lists "
+        "them. Jobs without this option run on an engine only if it has only_on_request = false.",
+        "selector",
+        metavar="NAME",
+        read=lambda text: (ENGINE_LABEL, text),
+        show=option_texts.engine,
     ),
     JobOption(
         "affinity",

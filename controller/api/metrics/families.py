@@ -101,6 +101,30 @@ FRAGMENTATION = _family(
     "Part of the free GPUs, from 0 to 1, that a job of the size of a whole node cannot use, because they are "
     "on nodes with other jobs.",
 )
+ENGINE_UP = _family(
+    "engine_up",
+    "1 if the execution engine answers, 0 while its circuit breaker is open.",
+    "engine",
+    bound="execution engines",
+)
+ENGINE_JOBS = _family(
+    "engine_jobs",
+    "Attempts on the execution engine that have not ended, by what is known: wanted, asked, seen or unseen.",
+    "engine state",
+    bound="execution engines x 4",
+)
+ENGINE_BREAKER = _counter(
+    "engine_breaker_opened_total",
+    "How often the circuit breaker of the execution engine has opened since the controller started.",
+    "engine",
+    "execution engines",
+)
+ENGINE_ORPHANS = _counter(
+    "engine_orphans_ended_total",
+    "Foreign jobs of this cluster that no job wanted, and that were ended since the controller started.",
+    "engine",
+    "execution engines",
+)
 QUOTA_USED = _family(
     "quota_used_ratio",
     "Used part of each quota that limits GPUs: 1 means that the limit is reached.",

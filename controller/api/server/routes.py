@@ -16,7 +16,7 @@ from controller.api.handlers.jobs import (
     sbatch,
     workloads,
 )
-from controller.api.handlers.nodes import hosts, nodes
+from controller.api.handlers.nodes import engines, hosts, nodes
 from controller.api.handlers.policy import (
     licences,
     policy,
@@ -248,6 +248,11 @@ ROUTES = (
     Route("GET", "/v1/nodes/{node}", ANYONE, nodes.show),
     Route("POST", "/v1/nodes/{node}/drain", operator("drain nodes"), nodes.drain, refuses=(507,)),
     Route("POST", "/v1/nodes/{node}/resume", operator("resume nodes"), nodes.resume, refuses=(409, 507)),
+    Route("GET", "/v1/engines", ANYONE, engines.listing),
+    Route("GET", "/v1/engines/{engine}", ANYONE, engines.show),
+    Route("POST", "/v1/engines/{engine}/test", operator("test engines"), engines.test, slow=True),
+    Route("POST", "/v1/engines/{engine}/drain", operator("drain engines"), engines.drain),
+    Route("POST", "/v1/engines/{engine}/resume", operator("resume engines"), engines.resume),
     Route("GET", "/v1/quotas", ANYONE, quotas.listing),
     Route("POST", "/v1/quotas/sync", operator("apply quotas"), quotas.sync, refuses=(409, 507)),
     Route("GET", "/v1/quotas/{scope}/{name}", ANYONE, quotas.show),

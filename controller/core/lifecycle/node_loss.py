@@ -48,6 +48,8 @@ def with_loss_policy(losses: NodeLossPolicy, spec: JobSpec) -> JobSpec:
 
 def lost_jobs(state: State, node: Node, losses: NodeLossPolicy, silent_s: float) -> Iterator[Job]:
     """Yield the jobs on a node that count as lost when the node has been silent for `silent_s` seconds."""
+    if not node.facts.leases:
+        return  # because nothing on the node ends the jobs, so they may still run
     for number in sorted(node.held):
         job = state.jobs[number]
         lost_after = lost_after_s(job, losses)
@@ -67,7 +69,8 @@ def silence_limits(state: State, node: Node, losses: NodeLossPolicy) -> set[floa
     """Return all lengths of silence, in seconds, after which the node counts as DOWN or a job on the node
     counts as lost.
     """
-    of_jobs = {lost_after_s(state.jobs[job], losses) for job in node.held}
+    held = node.held if node.facts.leases else ()
+    of_jobs = {lost_after_s(state.jobs[job], losses) for job in held}
     return {losses.down_after_s, *(each for each in of_jobs if each is not None)}
 
 
@@ -86,7 +89,7 @@ def silent_node_text(job: Job, node: Node) -> str:
     """Return a phrase about a job on a silent node. The phrase says that the job waits for the node, or when
     the job will be queued again.
     """
-    if job.spec.lease_s is not None:
+    if job.spec.lease_s is not None and node.facts.leases:
         return f"is queued again {duration(job.spec.lease_s)} after it was lost, if {node.name} stays silent"
     if job.spec.on_node_lost is OnNodeLost.MANUAL:
         return f"waits for {node.name}, or for 'corral nodes lost {node.name}'"

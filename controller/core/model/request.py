@@ -16,7 +16,7 @@ from wire.job.placement.affinity import Preference, Term, Toleration
 from wire.job.placement.gpu_requirements import GpuWish, Topology
 from wire.job.placement.job_affinity import JobTerm
 from wire.job.spec import JobSpec, gpus_text
-from wire.names import WHOLE_GPU
+from wire.names import ENGINE_LABEL, WHOLE_GPU
 from wire.text import counted, memory
 
 EMPTY_SPEC = JobSpec(command=())
@@ -183,7 +183,7 @@ def _ask_of(spec: JobSpec, user: str) -> ResourceRequest:
             selector=tuple(sorted(spec.selector.items())),
             affinity=spec.affinity,
             preferences=spec.preferences,
-            tolerations=spec.tolerations,
+            tolerations=_tolerations(spec),
             scratch_mib=spec.scratch_mib,
             contained=bool(spec.image),
             user=user if spec.labels or spec.company else "",
@@ -236,3 +236,13 @@ class JobDefaults:
 
 
 NO_JOB_DEFAULTS = JobDefaults()
+
+
+def _tolerations(spec: JobSpec) -> tuple[Toleration, ...]:
+    """Return the tolerations of a job. A job that selects an execution engine also tolerates the taint of the
+    engine's nodes.
+    """
+    engine = spec.selector.get(ENGINE_LABEL)
+    if engine is None:
+        return spec.tolerations
+    return (*spec.tolerations, Toleration(ENGINE_LABEL, value=engine))

@@ -15,6 +15,7 @@ from wire.api.nodes import (
     NodeView,
     Preflight,
 )
+from wire.api.service.engines import EngineList, EngineTest, EngineView
 from wire.http.calls.api_calls import ApiCalls, quoted
 
 
@@ -73,3 +74,22 @@ class NodeCalls(ApiCalls):
     def resume_gpu(self, name: str, gpu: str) -> NodeView:
         """Let a cordoned GPU get jobs again. The GPU must pass a check first."""
         return self._post(NodeView, f"/v1/nodes/{quoted(name)}/gpus/{quoted(gpu)}/resume", NodeAction())
+
+    def engines(self) -> EngineList:
+        """Return all execution engines."""
+        return self._get(EngineList, "/v1/engines")
+
+    def engine(self, name: str) -> EngineView:
+        return self._get(EngineView, f"/v1/engines/{quoted(name)}")
+
+    def test_engine(self, name: str) -> EngineTest:
+        """Look at an execution engine once. Nothing is changed."""
+        return self._post(EngineTest, f"/v1/engines/{quoted(name)}/test", NodeAction())
+
+    def drain_engine(self, name: str, why: str = "") -> EngineView:
+        """Drain all nodes of an execution engine."""
+        return self._post(EngineView, f"/v1/engines/{quoted(name)}/drain", NodeAction(why))
+
+    def resume_engine(self, name: str) -> EngineView:
+        """End the drain of an execution engine."""
+        return self._post(EngineView, f"/v1/engines/{quoted(name)}/resume", NodeAction())

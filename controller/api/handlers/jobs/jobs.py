@@ -8,7 +8,7 @@ from functools import partial
 
 from controller.api.handlers.jobs.dependency_outcomes import outcomes
 from controller.api.handlers.jobs.extensions import CheckedChanges, check_extension
-from controller.api.handlers.jobs.reasons import why
+from controller.api.handlers.jobs.reasons import explained, why
 from controller.api.handlers.service.known_names import need_user
 from controller.api.server.access import READ_SPEC
 from controller.api.server.errors import Rejected, rejected
@@ -170,7 +170,7 @@ async def show(call: Call) -> JobDetail:
     if not job.ready:
         # Compute the reason again, because the job is no longer ready to start: the job may have started,
         # ended or been held in the meantime.
-        reason = engine.explain(job, call.daemon.now())
+        reason = explained(call, job)
     history = tuple(Preempted(each.at, each.attempt, each.by, each.gpu_hours) for each in job.preemptions)
     predicted, planned = engine.predicted(job), job.planned_s if job.unended else None
     moves = tuple(moved_view(job, each) for each in job.moves)

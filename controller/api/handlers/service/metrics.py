@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from controller.api.metrics.activity import activity_metrics, histograms, notification_metrics, plugin_metrics
-from controller.api.metrics.cluster import cluster_metrics, gpu_metrics
+from controller.api.metrics.cluster import cluster_metrics, engine_metrics, gpu_metrics
 from controller.api.metrics.prometheus_text import CONTENT, sample_lines
 from controller.api.metrics.tenants import (
     accounting_metrics,
@@ -27,6 +27,7 @@ async def show(call: Call) -> web.Response:
     engine, now = daemon.engine, daemon.now()
     lines = [
         *sample_lines(cluster_metrics(engine)),
+        *sample_lines(engine_metrics(call.daemon.engines)),
         *sample_lines(gpu_metrics(engine, daemon.agents.readings) if call.query["gpus"] else ()),
         *sample_lines(estimate_metrics(engine)),
         *sample_lines(accounting_metrics(daemon)),

@@ -1,0 +1,1 @@
+"""Execution engines: other systems that run Corral's jobs, such as Docker, Slurm and Kubernetes."""

@@ -1,0 +1,211 @@
+"""All execution engines of one controller: opens them, follows changes of [engines], and answers questions
+about them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from controller.config import Config, ConfigProblem, problem_at
+from controller.config.tables.engines import EngineSection
+from controller.core.cluster.node import Node
+from controller.core.model import inputs
+from controller.core.model.decision.decision import Refusal, Reply
+from controller.core.model.job import Job
+from controller.core.state.state import State
+from controller.engines.contract import EngineScope, EngineType, ForeignNode, PilotAgent
+from controller.engines.driver import DriverRules, EngineDriver, Journal
+from controller.engines.engine_links import DelegateLink, PilotLink
+from controller.engines.foreign_nodes import ForeignNodes, NodeActions
+from controller.engines.record_files import RecordFiles, live_records
+from controller.engines.tags import prefix_of
+from controller.nodes.link import NodeLink
+from controller.nodes.link_factory import MISSED_PINGS
+from controller.registry.engines import engine_types
+from wire.job.placement.affinity import Effect, Taint
+from wire.names import ENGINE_LABEL
+
+log = logging.getLogger("corral.engines")
+
+
+@dataclass(frozen=True, slots=True)
+class Controller:
+    """What the engines use of the controller."""
+
+    state: Callable[[], State]
+    now: Callable[[], float]
+    ask: Callable[[inputs.Input], Awaitable[Reply]]
+    open_link: Callable[[NodeLink], None]
+    remove_node: Callable[[str, str], Awaitable[Reply]]
+    store_id: str
+    cluster: str
+    """The name by which agents recognise their controller."""
+
+
+class Engines:
+    """The execution engines of the tables [engines.NAME], each with its driver.
+
+    1. `open` makes the engine of each table, and begins to look at it.
+    2. `reconfigure` closes the engines whose tables have changed, and opens those that are new. Foreign jobs
+       continue meanwhile, and the new driver finds them by their tags.
+    3. An engine whose foreign jobs may still run cannot be removed from the configuration
+       (`removal_problems`), because nothing would see their ends.
+    """
+
+    def __init__(self, config: Config, controller: Controller) -> None:
+        self.config = config
+        self.drivers: dict[str, EngineDriver] = {}
+        self._controller = controller
+        self._links: dict[str, DelegateLink] = {}
+
+    def open(self) -> None:
+        """Open all engines of the configuration."""
+        types: Mapping[str, EngineType] = engine_types(self.config)
+        for name in types:
+            self._open(name, types[name])
+
+    async def close(self) -> None:
+        """Close all engines. Foreign jobs continue."""
+        for driver in self.drivers.values():
+            await driver.close()
+
+    async def reconfigure(self, config: Config) -> None:
+        """Open, close and change engines so that they agree with the tables of `config`."""
+        old, self.config = self.config, config
+        types: Mapping[str, EngineType] = engine_types(config)
+        shared = old.scheduler.beat_s == config.scheduler.beat_s
+        for name in list(self.drivers):
+            same = shared and old.engines.get(name) == config.engines.get(name)
+            if not same:
+                driver = self.drivers.pop(name)
+                await driver.close()
+                if name not in config.engines:
+                    for node in driver.nodes.names:
+                        await self._remove_node(name, node)
+        for name, made in types.items():
+            if name not in self.drivers:
+                self._open(name, made)
+
+    def waiting_reason(self, job: Job) -> str:
+        """Return why the foreign job of a job waits, such as `slurm:gpu: QOSGrpGRES`; empty if it does not
+        wait.
+        """
+        found = (each.waiting_reason(job.id, job.attempt) for each in self.drivers.values())
+        return next((reason for reason in found if reason), "")
+
+    def _open(self, name: str, made: EngineType) -> None:
+        section, controller = self.config.engines[name], self._controller
+        files = RecordFiles(engine_directory(self.config, name))
+        files.prepare()
+        prefix = prefix_of(controller.store_id)
+        scope = EngineScope(name, prefix, str(files.directory), section.timeout_s)
+        nodes = ForeignNodes(name, section.labels, self._actions(name, section))
+        driver = self.drivers[name] = EngineDriver(
+            name,
+            made.connect(scope),
+            DriverRules(
+                section.interval_s,
+                section.timeout_s,
+                section.lost_after_s,
+                section.breaker_failures,
+                section.ask_patience_s,
+            ),
+            files,
+            Journal(controller.now, self._node_of),
+            nodes,
+            prefix,
+        )
+        driver.open()
+
+    def _actions(self, engine: str, section: EngineSection) -> NodeActions:
+        controller = self._controller
+        by = f"engine {engine}"
+
+        async def drain(node: str, why: str) -> None:
+            await controller.ask(inputs.Drain(node, by, why))
+
+        async def resume(node: str) -> None:
+            await controller.ask(inputs.Resume(node, by))
+
+        async def add(node: str) -> bool:
+            there = self._node(node)
+            if node in self.config.nodes or (there is not None and there.host is not None):
+                log.error("engine %s: another node has the name %s; rename one of them", engine, node)
+                return False
+            taint = Taint(ENGINE_LABEL, Effect.NO_SCHEDULE, engine)
+            taints = (taint,) if section.only_on_request else ()
+            await controller.ask(inputs.AddNode(node, by=by, taints=taints))
+            return True
+
+        return NodeActions(
+            add=add,
+            remove=partial(self._remove_node, engine),
+            drain=drain,
+            resume=resume,
+            open=partial(self._open_link, engine),
+            renew=self._renew,
+            node=self._node,
+        )
+
+    def _open_link(self, engine: str, name: str, node: ForeignNode) -> None:
+        ping_s = self.config.scheduler.beat_s
+        driver = self.drivers[engine]
+        if node.pilot:
+            agent = PilotAgent(name, self.config.job_policy, self._controller.cluster)
+            connect = partial(driver.engine.connect, node.name, agent)
+            self._controller.open_link(PilotLink(name, connect, ping_s, MISSED_PINGS * ping_s))
+            return
+        link = self._links[name] = DelegateLink(name, driver, ping_s, MISSED_PINGS * ping_s)
+        self._controller.open_link(link)
+
+    def _renew(self, name: str) -> None:
+        link = self._links.get(name)
+        driver = next((each for each in self.drivers.values() if name in each.nodes), None)
+        if link is not None and driver is not None:
+            link.renew(driver.hello(name))
+
+    async def _remove_node(self, engine: str, name: str) -> None:
+        self._links.pop(name, None)
+        reply = await self._controller.remove_node(name, f"engine {engine}")
+        if isinstance(reply, Refusal):
+            log.warning("engine %s: node %s stays: %s", engine, name, reply.message)
+
+    def _node(self, name: str) -> Node | None:
+        return self._controller.state().nodes.get(name)
+
+    def _node_of(self, number: int, attempt: int, rank: int) -> str | None:
+        job = self._controller.state().jobs.get(number)
+        if job is None or job.attempt != attempt or rank >= len(job.members):
+            return None
+        member = list(job.members.values())[rank]
+        return None if member.ended_at is not None else member.allocation.node
+
+
+def engine_directory(config: Config, name: str) -> Path:
+    """Return the directory with the records of one engine."""
+    return config.state_dir / "engines" / name
+
+
+def removal_problems(config: Config) -> list[ConfigProblem]:
+    """Return a problem for each engine that has no table in the configuration although its foreign jobs may
+    still run.
+    """
+    problems = []
+    above = config.state_dir / "engines"
+    for directory in sorted(above.iterdir()) if above.is_dir() else ():
+        count = live_records(directory) if directory.name not in config.engines else 0
+        if count:
+            problems.append(
+                problem_at(
+                    config.source,
+                    ("engines", directory.name),
+                    f"the table is missing, but {count} of its jobs may still run there",
+                    f"Put [engines.{directory.name}] back. To remove the engine, first run 'corral engines "
+                    f"drain {directory.name}' and wait until its jobs have ended.",
+                )
+            )
+    return problems

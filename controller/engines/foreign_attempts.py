@@ -1,0 +1,269 @@
+"""The attempts that an execution engine runs: the record of each attempt, and the rules by which it counts as
+started, ended or lost.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass as plain_dataclass
+from dataclasses import field as plain_field
+from dataclasses import replace
+
+from controller.engines.contract import ForeignJob, ForeignState, Outcome
+from wire.agent.orders import Start
+from wire.agent.reports import AttemptStatus, Usage
+from wire.dataclass import dataclass
+
+PROOF_S = 30.0
+"""Seconds to wait for the proof of a foreign job that the engine lists as ended, because the record of the
+exit may arrive late.
+"""
+LOOKS_WITHOUT = 2
+"""The number of complete looks without a foreign job after which the foreign job counts as UNSEEN long
+enough.
+"""
+FIRST_RETRY_S, LONGEST_RETRY_S = 2.0, 60.0
+
+
+class Presence(enum.Enum):
+    """What Corral knows about the foreign job of an attempt."""
+
+    WANTED = "wanted"
+    """Corral wants a foreign job. An ask may be under way, or its answer was lost."""
+    ASKED = "asked"
+    """The engine has accepted the job, and no look has shown it yet."""
+    SEEN = "seen"
+    """The last look that could show the foreign job has shown it."""
+    UNSEEN = "unseen"
+    """A complete look did not show the foreign job."""
+    ENDED = "ended"
+    """There is proof of the end, or the attempt is lost."""
+
+
+@dataclass(frozen=True)
+class AttemptRecord:
+    """The durable facts about one attempt on one node of an engine.
+
+    `node` is Corral's name of the node. `order` is None if only the tag is known, because the record was lost
+    and the attempt was found by its tag. `tried` is True from the moment before the first ask().
+    """
+
+    tag: str
+    node: str
+    job: int
+    attempt: int
+    order: Start | None = None
+    go: bool = True
+    tried: bool = False
+    ref: str = ""
+    started_at: float | None = None
+    ended_at: float | None = None
+    code: int | None = None
+    signal: int | None = None
+    why: str = ""
+    usage: Usage | None = None
+    stop_why: str = ""
+    grace_s: float = 10.0
+    settled: bool = False
+    forgotten: bool = False
+
+    @property
+    def status(self) -> AttemptStatus:
+        """Return the attempt as agents report attempts."""
+        return AttemptStatus(
+            self.job,
+            self.attempt,
+            started_at=self.started_at,
+            ended_at=self.ended_at,
+            code=self.code,
+            signal=self.signal,
+            why=self.why,
+            usage=self.usage,
+            ready=not self.go,
+        )
+
+
+class NextStep(enum.Enum):
+    """The request that an attempt needs next."""
+
+    ASK = "ask"
+    END = "end"
+    PROVE = "prove"
+    FORGET = "forget"
+
+
+@plain_dataclass(frozen=True, slots=True)
+class LossRules:
+    """The interval between two looks, and the seconds without a sight after which an attempt may be lost."""
+
+    interval_s: float
+    lost_after_s: float
+
+
+@plain_dataclass(slots=True)
+class ForeignAttempt:
+    """One attempt, with what the last looks at the engine have shown.
+
+    WANTED -> ASKED -> SEEN -> UNSEEN -> ENDED
+    1. ask() makes a WANTED attempt ASKED. A look that shows its tag makes it SEEN in any state.
+    2. A complete look without the tag makes it UNSEEN, if the look began after the answer of ask(). An
+       incomplete or failed look changes nothing.
+    3. An attempt that is absent from two complete looks, at least two intervals apart, needs a proof. So does
+       one that the engine lists as ended.
+    4. With a proof the attempt has ENDED. Without a proof it is lost `lost_after_s` after it was seen last,
+       and a stopped attempt has ended as cancelled. It never counts as succeeded without a proof.
+
+    Invariant: an attempt ends only with a proof, after an end that Corral asked for, or as lost.
+
+    Example: interval 10 s, lost after 300 s. A job is seen at 0 s, absent at 10 s and at 20 s. At 30 s it is
+    absent for two intervals, and its proof is asked for. Without a proof it is lost at 300 s.
+    """
+
+    record: AttemptRecord
+    presence: Presence
+    seen_at: float
+    """When the foreign job was seen last, or asked for, or when the controller started."""
+    state: ForeignState | None = None
+    where: str = ""
+    reason: str = ""
+    absences: int = 0
+    first_absence: float = 0.0
+    last_absence: float = 0.0
+    ended_seen_at: float | None = None
+    """When a look first showed the foreign job as ended."""
+    retry_at: float = 0.0
+    retries: int = 0
+    end_at: float = 0.0
+    """When end() of a stopped attempt is due next."""
+    duplicates: list[str] = plain_field(default_factory=list)
+    """Further foreign jobs with the same tag, which must be ended."""
+
+    @classmethod
+    def of(cls, record: AttemptRecord, now: float) -> ForeignAttempt:
+        """Return the attempt of a record that was just made or read from disk."""
+        presence = Presence.WANTED
+        if record.ended_at is not None:
+            presence = Presence.ENDED
+        elif record.ref:
+            presence = Presence.ASKED
+        return cls(record, presence, now)
+
+    @property
+    def live(self) -> bool:
+        """Return whether the foreign job may exist."""
+        return self.record.ended_at is None and (self.record.tried or bool(self.record.ref))
+
+    def accepted(self, ref: str, now: float) -> None:
+        """Record that ask() has returned this name."""
+        self.record = replace(self.record, ref=ref)
+        self.reason, self.retries = "", 0
+        if self.presence is Presence.WANTED:
+            self.presence, self.seen_at = Presence.ASKED, now
+            self.absences = 0
+
+    def delayed(self, why: str, now: float) -> None:
+        """Record that ask() has failed or was refused for now. The pause before the next ask() doubles."""
+        self.reason = why
+        self.retry_at = now + min(LONGEST_RETRY_S, FIRST_RETRY_S * 2 ** min(self.retries, 10))
+        self.retries += 1
+        # Looks that began before this moment say nothing about an ask() whose answer was lost.
+        self.seen_at, self.absences = now, 0
+
+    def present(self, found: list[ForeignJob], now: float) -> bool:
+        """Record the foreign jobs with the tag that a look has shown. Return whether the record has changed.
+
+        If there are several, keep the one that is recorded. If the recorded one is not among them, the engine
+        has queued the job again under another name: keep the one that runs, or the first.
+        """
+        chosen = next((each for each in found if each.ref == self.record.ref), None)
+        if chosen is None:
+            order = (ForeignState.RUNNING, ForeignState.WAITING, ForeignState.ENDED)
+            chosen = min(found, key=lambda each: (order.index(each.state), each.ref))
+        before = self.record
+        self.duplicates = [
+            each.ref for each in found if each.ref != chosen.ref and each.state is not ForeignState.ENDED
+        ]
+        self.presence, self.seen_at, self.absences = Presence.SEEN, now, 0
+        self.state, self.where, self.reason = chosen.state, chosen.where, chosen.reason
+        if chosen.ref != before.ref:
+            self.record = replace(self.record, ref=chosen.ref, tried=True)
+        if chosen.state is not ForeignState.WAITING and before.started_at is None:
+            self.record = replace(self.record, started_at=now)
+        if chosen.state is not ForeignState.ENDED:
+            self.ended_seen_at = None
+        elif self.ended_seen_at is None:
+            self.ended_seen_at = now
+        return self.record != before
+
+    def absent(self, began: float) -> None:
+        """Record that a complete look, which began at `began`, did not show the tag."""
+        if self.presence is Presence.ENDED or not self.live or began < self.seen_at:
+            return
+        if self.presence is not Presence.WANTED:
+            self.presence = Presence.UNSEEN
+        self.state = None
+        if not self.absences:
+            self.first_absence = began
+        self.absences += 1
+        self.last_absence = began
+
+    def absent_long_enough(self, rules: LossRules) -> bool:
+        """Return whether the foreign job was absent from two complete looks, at least two intervals apart."""
+        apart = self.last_absence - self.first_absence
+        return self.absences >= LOOKS_WITHOUT and apart >= 2 * rules.interval_s
+
+    def next_step(self, rules: LossRules, now: float) -> NextStep | None:
+        """Return the request that the attempt needs now; None if it needs none."""
+        record = self.record
+        if record.ended_at is not None:
+            due = record.settled and not record.forgotten and now >= self.retry_at
+            return NextStep.FORGET if due else None
+        if not record.tried:
+            return NextStep.ASK if record.go and not record.stop_why and now >= self.retry_at else None
+        if self.ended_seen_at is not None or (record.ref and self.absent_long_enough(rules)):
+            return NextStep.PROVE if now >= self.retry_at else None
+        if record.stop_why and record.ref:
+            return NextStep.END if now >= self.end_at else None
+        if self.presence is Presence.WANTED and not record.stop_why and now >= self.retry_at:
+            return NextStep.ASK
+        return None
+
+    def verdict(self, outcome: Outcome | None, rules: LossRules, now: float) -> Outcome | None:
+        """Return how the attempt has ended; None if this is still open. `outcome` is the proof, if any."""
+        record = self.record
+        if record.ended_at is not None:
+            return None
+        if outcome is not None:
+            # A job that Corral stopped has the reason of the stop, unless it ended well before the stop.
+            if record.stop_why and outcome.code != 0 and not outcome.why:
+                return replace(outcome, why=record.stop_why)
+            return outcome
+        if not record.tried:
+            return Outcome(why=record.stop_why) if record.stop_why else None
+        if self.ended_seen_at is not None:
+            if now - self.ended_seen_at < PROOF_S:
+                return None
+            why = "supervisor_lost: the engine says that the job has ended, and has no exit code"
+            return Outcome(why=record.stop_why or why)
+        if not self.absent_long_enough(rules):
+            return None
+        if record.stop_why:
+            return Outcome(why=record.stop_why)
+        if record.ref and now - self.seen_at >= rules.lost_after_s:
+            return Outcome(why="node_lost: the engine no longer lists the job, and has no record of its end")
+        return None
+
+    def finish(self, outcome: Outcome, now: float) -> None:
+        """Record the end of the attempt."""
+        ran = outcome.code is not None or outcome.signal is not None
+        started = self.record.started_at
+        self.record = replace(
+            self.record,
+            started_at=now if started is None and ran else started,
+            ended_at=now,
+            code=outcome.code,
+            signal=outcome.signal,
+            why=outcome.why,
+            usage=outcome.usage,
+        )
+        self.presence, self.reason, self.where = Presence.ENDED, "", ""

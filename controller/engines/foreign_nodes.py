@@ -1,0 +1,129 @@
+"""The nodes of one execution engine: adds them to the cluster, drains those that are drained there, and
+removes temporary ones.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from controller.core.cluster.node import NO_FACTS, Node
+from controller.engines.contract import ForeignNode
+from wire.agent.reports import NodeFacts
+from wire.cluster.hosts import checked_node_name
+from wire.names import ENGINE_LABEL
+
+log = logging.getLogger("corral.engines")
+LOOKS_BEFORE_REMOVAL = 2
+
+
+@dataclass(frozen=True, slots=True)
+class NodeActions:
+    """What the nodes of an engine do in the cluster. The functions pass inputs to the controller."""
+
+    add: Callable[[str], Awaitable[bool]]
+    """Add a node with the taints of its engine. The result is False if another node has this name."""
+    remove: Callable[[str], Awaitable[None]]
+    drain: Callable[[str, str], Awaitable[None]]
+    """Drain a node, with a reason."""
+    resume: Callable[[str], Awaitable[None]]
+    open: Callable[[str, ForeignNode], None]
+    """Open a connection to a node that has appeared."""
+    renew: Callable[[str], None]
+    """Send a further hello of a node whose resources have changed."""
+    node: Callable[[str], Node | None]
+    """Return the node in the state of the controller; None if there is no such node."""
+
+
+@dataclass(slots=True)
+class ForeignNodes:
+    """The nodes of one engine, by Corral's names.
+
+    1. A node that a look lists for the first time is added to the cluster, and a connection to it is opened.
+       Its name is the engine's name, a hyphen and the foreign name.
+    2. A node that is drained in the engine, or whose engine is drained, is drained in Corral too. The reason
+       begins with `engine NAME: `. Only a drain with such a reason is ended when the cause is over, so a
+       drain by an operator of Corral stays.
+    3. A node that two looks do not list is disconnected. If it is temporary and no job holds resources on it,
+       it is removed.
+
+    Invariant: a node without the label `engine` of this engine is never changed.
+    """
+
+    engine: str
+    labels: Mapping[str, str]
+    actions: NodeActions
+    listed: tuple[ForeignNode, ...] = ()
+    _nodes: dict[str, ForeignNode] = field(default_factory=dict)
+    _missing: dict[str, int] = field(default_factory=dict)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._nodes
+
+    @property
+    def names(self) -> list[str]:
+        return sorted(self._nodes)
+
+    def node_name(self, foreign: str) -> str:
+        """Return Corral's name for a node of the engine."""
+        name = re.sub("[^A-Za-z0-9._-]", "-", f"{self.engine}-{foreign}")[:63]
+        return checked_node_name(name)
+
+    def foreign_name(self, name: str) -> str | None:
+        node = self._nodes.get(name)
+        return None if node is None else node.name
+
+    def facts(self, name: str) -> NodeFacts:
+        """Return the resources of a node, with the label that names its engine."""
+        node = self._nodes.get(name)
+        facts = NO_FACTS if node is None else node.facts
+        labels = {**facts.labels, **self.labels, ENGINE_LABEL: self.engine}
+        return replace(facts, labels=labels, leases=False)
+
+    def problem(self, name: str) -> str:
+        """Return the reason for which a node cannot be used; empty if it can."""
+        if self._missing.get(name, 0) >= LOOKS_BEFORE_REMOVAL:
+            return f"engine {self.engine} no longer lists {self._nodes[name].name}"
+        return "" if name in self._nodes else f"engine {self.engine} does not list this node"
+
+    async def update(self, listed: tuple[ForeignNode, ...], engine_drain: str) -> None:
+        """Bring the cluster up to date with the nodes of one look."""
+        self.listed = listed
+        found = {self.node_name(each.name): each for each in listed}
+        for name, node in found.items():
+            self._missing.pop(name, None)
+            before = self._nodes.get(name)
+            if before is None and not await self.actions.add(name):
+                continue
+            self._nodes[name] = node
+            if before is None:
+                self.actions.open(name, node)
+            elif before.facts != node.facts:
+                self.actions.renew(name)
+            await self._follow_drain(name, node, engine_drain)
+        for name in [name for name in self._nodes if name not in found]:
+            self._missing[name] = self._missing.get(name, 0) + 1
+            await self._retire(name)
+
+    async def _follow_drain(self, name: str, node: ForeignNode, engine_drain: str) -> None:
+        ours = f"engine {self.engine}: "
+        reason = engine_drain or ("" if node.available else node.why or "it is drained there")
+        there = self.actions.node(name)
+        if there is None:
+            return
+        if reason and not there.drained:
+            await self.actions.drain(name, ours + reason)
+        elif not reason and there.drained and there.why.startswith(ours):
+            await self.actions.resume(name)
+
+    async def _retire(self, name: str) -> None:
+        there = self.actions.node(name)
+        if self._missing[name] < LOOKS_BEFORE_REMOVAL or not self._nodes[name].temporary:
+            return
+        if there is not None and there.held:
+            return
+        log.info("engine %s: %s is gone and is removed", self.engine, name)
+        await self.actions.remove(name)
+        del self._nodes[name], self._missing[name]

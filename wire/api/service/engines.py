@@ -1,0 +1,78 @@
+"""API bodies for execution engines, such as Slurm and Docker: their state, nodes and limits."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from wire.dataclass import dataclass
+
+
+@dataclass(frozen=True)
+class EngineLimit:
+    """A limit that the engine sets for Corral, such as a quota, with the amount in use."""
+
+    name: str
+    used: float
+    limit: float
+
+
+@dataclass(frozen=True)
+class EngineJob:
+    """An attempt on an engine. `state` is what Corral knows about its foreign job: wanted, asked, seen,
+    unseen or ended. `ref` is the engine's name of it, and `reason` why it waits there.
+    """
+
+    job: int
+    attempt: int
+    node: str
+    state: str
+    ref: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class EngineView:
+    """An execution engine of scheduler.toml.
+
+    `open` is True while the circuit breaker is open: the engine has failed `failures` times in a row, last
+    for the reason `problem`, and no jobs start there. `looked_at` is the time of the last successful look at
+    the engine; None if there was none. `drained` is the reason of an operator's drain.
+    """
+
+    name: str
+    type: str
+    kinds: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    live: int = 0
+    waiting: int = 0
+    open: bool = False
+    failures: int = 0
+    problem: str = ""
+    drained: str = ""
+    looked_at: Optional[float] = None
+    opened: int = 0
+    orphans_ended: int = 0
+    jobs: tuple[EngineJob, ...] = ()
+
+
+@dataclass(frozen=True)
+class EngineList:
+    """All execution engines, ordered by name."""
+
+    engines: tuple[EngineView, ...]
+    seq: int
+
+
+@dataclass(frozen=True)
+class EngineTest:
+    """The result of a look at an engine: how long it took, and what it has shown. `problem` is the reason why
+    the look failed; empty if it succeeded.
+    """
+
+    name: str
+    took_s: float
+    problem: str = ""
+    complete: bool = False
+    nodes: int = 0
+    jobs: int = 0
+    limits: tuple[EngineLimit, ...] = ()
