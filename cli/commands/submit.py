@@ -13,7 +13,7 @@ from cli.flags import option, switch, with_flag_groups
 from cli.jobs.wait import first_failure, wait_until_ended
 from cli.output.details import spec_details
 from cli.output.formats import WORDS as FORMAT_WORDS
-from cli.output.formats import Format, JobFormat, write, write_data, write_facts
+from cli.output.formats import Format, JobFormat, show_one, write
 from cli.output.stderr import print_note
 from cli.registry import SETTINGS, application, examples
 from cli.spec.spec_builder import flag_of, submission_of
@@ -121,10 +121,10 @@ def submit(
         show(previewed(made.spec, as_user), answer)
         return 0
     submitted = send(Client(), made.spec, key, as_user)
-    if answer.is_data:
-        write_data(answer, submitted)
-    else:
+    if answer in (Format.TABLE, Format.WIDE):
         write(f"{submitted.label}\n")
+    else:
+        show_one(answer, submitted, (), submitted.label)
     if wait or made.wait:
         sys.stdout.flush()
         return first_failure(wait_until_ended(submitted.ids))
@@ -169,7 +169,4 @@ def send(client: Client, spec: JobSpec, key: str, as_user: str) -> Submitted:
 
 
 def show(spec: JobSpec, output: Format) -> None:
-    if output.is_data:
-        write_data(output, spec)
-    else:
-        write_facts(spec_details.of_spec(spec))
+    show_one(output, spec, spec_details.of_spec(spec), spec.name)

@@ -25,7 +25,10 @@ SHOWN = (
     "queue --all",
     "job show 1",
     "job show 1 2",
+    "job stats 1",
     "explain 2",
+    "submit --dry-run --gpus 2 --label a=b -- true",
+    "what-if cancel 1",
     "nodes",
     "nodes show gpu01",
     "maintain",
@@ -57,6 +60,10 @@ SHOWN = (
     "report fairness",
     "report fairness --by user",
     "report waste",
+    "report month",
+    "report month --by user",
+    "report efficiency",
+    "report sla",
     "events",
     "what-if drain gpu01",
     "workload list",
@@ -74,7 +81,10 @@ SHOWN = (
 NOT_SORTED = (
     "job show 1",
     "job show 1 2",
+    "job stats 1",
     "explain 2",
+    "submit --dry-run --gpus 2 --label a=b -- true",
+    "what-if cancel 1",
     "nodes show gpu01",
     "profiles show default",
     "projects show vision",
@@ -91,6 +101,12 @@ NOT_SORTED = (
     "version",
 )
 """Commands that show one thing, and lists with an order of their own."""
+
+
+def words(command: str, *options: str) -> list[str]:
+    """The arguments of corral, with the options before the command of a job."""
+    before, dashes, job = command.partition(" -- ")
+    return [*before.split(), *options, *(["--", *job.split()] if dashes else [])]
 
 
 @pytest.fixture(scope="module")
@@ -113,46 +129,56 @@ def cluster() -> Iterator[System]:
 
 
 @pytest.mark.parametrize("command", SHOWN)
-def test_json_output_is_valid(cluster: System, command: str) -> None:
-    text = cluster.corral(*command.split(), "-o", "json")
-    json.loads(text)
+def test_json_output_is_valid_and_has_a_version(cluster: System, command: str) -> None:
+    text = cluster.corral(*words(command, "-o", "json"))
+    body = json.loads(text)
     assert text.count("\n") == 1
+    assert all(each["api_version"] == "v1" for each in (body if isinstance(body, list) else [body]))
+
+
+@pytest.mark.parametrize("form", ["csv", "name", "jsonpath={.label}"])
+def test_submit_answers_in_every_format(cluster: System, form: str) -> None:
+    """The job is cancelled again, so that the lists of the other tests do not grow."""
+    text = cluster.corral("submit", "--hold", "-o", form, "--", "true")
+    label = next(csv.DictReader(io.StringIO(text)))["label"] if form == "csv" else text.strip()
+    assert cluster.jobs()[int(label)].label == label
+    cluster.corral("job", "cancel", label)
 
 
 @pytest.mark.parametrize("command", SHOWN)
 def test_jsonpath_of_the_whole_answer_is_the_json_output(cluster: System, command: str) -> None:
-    whole = json.loads(cluster.corral(*command.split(), "-o", "jsonpath={$}"))
+    whole = json.loads(cluster.corral(*words(command, "-o", "jsonpath={$}")))
     # The values may have changed since the other answer, but not the fields.
-    assert type(whole) is type(json.loads(cluster.corral(*command.split(), "-o", "json")))
+    assert type(whole) is type(json.loads(cluster.corral(*words(command, "-o", "json"))))
 
 
 @pytest.mark.parametrize("command", [each for each in SHOWN if each not in NOT_SORTED])
 def test_every_list_can_be_sorted_and_its_columns_chosen(cluster: System, command: str) -> None:
-    words = command.split()
-    rows = [*csv.reader(io.StringIO(cluster.corral(*words, "-o", "csv")))]
+    written = command.split()
+    rows = [*csv.reader(io.StringIO(cluster.corral(*written, "-o", "csv")))]
     if rows:
         # Lists, which are joined by ';', are sorted by their lengths.
         place = next(n for n in range(len(rows[0])) if all(";" not in row[n] for row in rows))
         key = rows[0][place]
         order = [
-            [*csv.reader(io.StringIO(cluster.corral(*words, "-o", "csv", "--sort", sort)))]
+            [*csv.reader(io.StringIO(cluster.corral(*written, "-o", "csv", "--sort", sort)))]
             for sort in (key, f"-{key}")
         ]
         assert [row[place] for row in order[0]][1:] == [row[place] for row in order[1]][:0:-1]
     # Some commands print facts or a note above the table.
-    lines = cluster.corral(*words).splitlines()
+    lines = cluster.corral(*written).splitlines()
     heading = next((line.split("  ")[0] for line in lines if line.isupper()), "")
     if heading and rows:
-        assert heading in cluster.corral(*words, "--columns", heading.lower()).splitlines()
+        assert heading in cluster.corral(*written, "--columns", heading.lower()).splitlines()
 
 
 @pytest.mark.parametrize("command", ["nodes", "nodes list", "queue", "reserve"])
 def test_watched_list_is_printed_again_without_terminal_sequences_in_a_pipe(
     cluster: System, command: str
 ) -> None:
-    words = [sys.executable, "-m", "cli", *command.split(), "--watch", "--interval", "0.1"]
+    watch = [sys.executable, "-m", "cli", *command.split(), "--watch", "--interval", "0.1"]
     environment = {**os.environ, "CORRAL_URL": f"unix://{cluster.socket}", "PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True) as watching:
+    with subprocess.Popen(watch, env=environment, stdout=subprocess.PIPE, text=True) as watching:
         assert watching.stdout is not None
         said = [watching.stdout.readline() for _ in range(12)]
         watching.send_signal(signal.SIGINT)
@@ -166,9 +192,9 @@ def test_watched_list_is_printed_again_without_terminal_sequences_in_a_pipe(
 def test_watched_list_survives_a_restart_of_the_controller() -> None:
     with system("gpu01") as made:
         made.start()
-        words = [sys.executable, "-m", "cli", "nodes", "--watch", "--interval", "0.1", "-o", "name"]
+        watch = [sys.executable, "-m", "cli", "nodes", "--watch", "--interval", "0.1", "-o", "name"]
         environment = {**os.environ, "CORRAL_URL": f"unix://{made.socket}", "PYTHONUNBUFFERED": "1"}
-        with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True) as watching:
+        with subprocess.Popen(watch, env=environment, stdout=subprocess.PIPE, text=True) as watching:
             assert watching.stdout is not None
             assert watching.stdout.readline() == "gpu01\n"
             made.stop()
@@ -186,7 +212,7 @@ def test_sorted_list_is_sorted_in_json_too(cluster: System) -> None:
 
 @pytest.mark.parametrize("command", SHOWN)
 def test_csv_output_is_machine_readable(cluster: System, command: str) -> None:
-    text = cluster.corral(*command.split(), "-o", "csv")
+    text = cluster.corral(*words(command, "-o", "csv"))
     titles, *rows = csv.reader(io.StringIO(text))
     assert all(re.fullmatch(r"[a-z][a-z0-9_.]*", title) for title in titles), titles
     assert len({*titles}) == len(titles)
@@ -201,13 +227,13 @@ def test_csv_output_is_machine_readable(cluster: System, command: str) -> None:
 
 @pytest.mark.parametrize("command", SHOWN)
 def test_name_output_has_only_names(cluster: System, command: str) -> None:
-    text = cluster.corral(*command.split(), "-o", "name")
+    text = cluster.corral(*words(command, "-o", "name"))
     assert all(" " not in line for line in text.splitlines())
 
 
 @pytest.mark.parametrize("command", [*SHOWN, "queue --all -o wide"])
 def test_piped_output_has_no_terminal_sequences(cluster: System, command: str) -> None:
-    assert "\x1b" not in cluster.corral(*command.split())
+    assert "\x1b" not in cluster.corral(*words(command))
 
 
 def test_every_command_with_output_is_tested() -> None:
@@ -226,6 +252,7 @@ def test_every_command_with_output_is_tested() -> None:
         "attach",
         "sim",
         "tui",
+        "web",
         "demo",
         "controller",
         "reserve",
@@ -265,7 +292,7 @@ def test_dry_run_answers_and_changes_nothing(cluster: System, command: str) -> N
             return [each.kind for each in client.events().events if each.kind != "StartEstimated"]
 
     before = events()
-    answer = json.loads(cluster.corral(*command.split(), "-o", "json"))
+    answer = json.loads(cluster.corral(*words(command, "-o", "json")))
     assert answer["refused"] == []
     assert events() == before
 
