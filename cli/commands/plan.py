@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
+from cli import completion
 from cli.commands.explain import Within
 from cli.exit_codes import CommandError
 from cli.flags import option, with_flag_groups
 from cli.jobs.job_filter import JobFilter
-from cli.output.formats import Column, Format, Output, Table
+from cli.output.formats import WORDS, Column, Format, Table, read_format
 from cli.output.listing import list_command
 from cli.output.stderr import print_note
 from cli.output.table_columns import clock
@@ -32,12 +34,31 @@ Horizon = Annotated[
         parser=amounts.seconds,
     ),
 ]
+PICTURES: Final = ("svg", "html", "png")
+
+
+def _plan_format(text: str | Format) -> Format:
+    """Return the format for the value of -o, which for this command can also be a picture."""
+    return Format(text) if isinstance(text, str) and text in PICTURES else read_format(text)
+
+
 Picture = Annotated[
     Path | None,
     option(
         "--picture",
         "FILE",
-        "Also draw the plan into FILE, which ends in .svg or .html. Default: draw nothing.",
+        "Also draw the plan into FILE, which ends in .svg, .html or .png. Default: draw nothing.",
+    ),
+]
+PlanOutput = Annotated[
+    Format,
+    option(
+        "-o --output",
+        "FORMAT",
+        "Format of what the command prints: table, wide, json, yaml, csv, name or jsonpath=TEMPLATE; or a "
+        "picture: svg, html or png. Default: table.",
+        parser=_plan_format,
+        autocompletion=completion.words(*WORDS, *PICTURES),
     ),
 ]
 
@@ -48,6 +69,7 @@ Picture = Annotated[
         "corral plan --horizon 7d -o json",
         "corral plan --project vision --sort ends_at",
         "corral plan --horizon 12h --picture plan.svg",
+        "corral plan -o png > plan.png",
     )
 )
 @with_flag_groups
@@ -57,7 +79,7 @@ def plan(
     horizon: Horizon = 86_400.0,
     within: Within = None,
     picture: Picture = None,
-    output: Output = Format.TABLE,
+    output: PlanOutput = Format.TABLE,
 ) -> int:
     """Show when and on which nodes jobs run in the next hours, as the scheduler expects it now.
 
@@ -66,9 +88,10 @@ def plan(
     predicted from the run times of earlier jobs. The column LIKELY has the predicted start. Jobs without a
     time limit have no END.
     """
-    if picture is not None and picture.suffix not in (".svg", ".html"):
+    suffix = "" if picture is None else picture.suffix.removeprefix(".")
+    if picture is not None and suffix not in PICTURES:
         raise CommandError(
-            f"{picture} does not end in .svg or .html", "Write for example --picture plan.svg."
+            f"{picture} does not end in .svg, .html or .png", "Write for example --picture plan.svg."
         )
     body = Client().plan(horizon, within)
     shown = [
@@ -78,18 +101,42 @@ def plan(
     ]
     body = replace(body, entries=tuple(shown))
     if picture is not None:
-        from cli.output.plan_chart import plan_html, plan_svg
-
-        text = plan_html(body) if picture.suffix == ".html" else plan_svg(body)
         try:
-            picture.write_text(text, encoding="utf-8")
+            picture.write_bytes(_drawn(body, suffix))
         except OSError as error:
             raise CommandError(f"cannot write {picture}: {error.strerror}", "Choose another file.") from None
+    if output.word in PICTURES:
+        _print_picture(body, output.word)
+        return 0
     table().show(output, body.entries, body)
     if output in (Format.TABLE, Format.WIDE):
         for line in _notes(body):
             print_note(line)
     return 0
+
+
+def _drawn(plan: Plan, kind: str) -> bytes:
+    """Return the plan as a picture. `kind` is svg, html or png."""
+    from cli.output.pictures.plan_chart import plan_html, plan_svg
+
+    if kind == "png":
+        from cli.output.pictures.png import png_of
+
+        return png_of(plan_svg(plan))
+    return f"{plan_html(plan) if kind == 'html' else plan_svg(plan)}".encode()
+
+
+def _print_picture(plan: Plan, kind: str) -> None:
+    if kind == "png" and sys.stdout.isatty():
+        raise CommandError(
+            "a PNG image cannot be shown in a terminal", "Write it to a file: corral plan -o png > plan.png"
+        )
+    drawn = _drawn(plan, kind)
+    if kind == "png":
+        sys.stdout.buffer.write(drawn)
+        sys.stdout.buffer.flush()
+    else:
+        print(drawn.decode())
 
 
 def table() -> Table[PlanEntry]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xml.etree import ElementTree
 
 from cli.commands.plan import _notes, table
-from cli.output.plan_chart import plan_html, plan_svg
+from cli.output.pictures.plan_chart import plan_html, plan_svg
 from wire.api.forecasts import CERTAIN, DRAIN, LIMIT, Plan, PlanBlock, PlanEntry, PlanPoint
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -1,0 +1,1 @@
+"""Pictures of the plan: SVG images, HTML pages and PNG images."""
