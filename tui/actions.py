@@ -21,6 +21,7 @@ OPENED: Final = LISTS | {PULSE, PLAN, NODE, CALENDAR}
 DETAILS: Final = frozenset({NODE})
 FILTERED: Final = LISTS | {PLAN, JOB}
 JOBS: Final = frozenset({QUEUE, PLAN, JOB})
+IN_JOBS: Final = frozenset({QUEUE, JOB})
 HOSTS: Final = frozenset({NODES, PLAN, NODE})
 FOLDED: Final = frozenset({QUEUE})
 MARKED: Final = frozenset({QUEUE, NODES})
@@ -57,10 +58,10 @@ class ScreenAction:
 
 
 def _change(
-    name: str, key: str, title: str, help: str, views: frozenset[str], command: str, footer: int = 0
+    name: str, keys: str, title: str, help: str, views: frozenset[str], command: str, footer: int = 0
 ) -> ScreenAction:
-    """Return an action that changes the cluster. Its key must be a capital letter."""
-    return ScreenAction(name, (key,), title, help, views, True, command, footer)
+    """Return an action that changes the cluster. Each letter of `keys` must be a capital letter."""
+    return ScreenAction(name, tuple(keys), title, help, views, True, command, footer)
 
 
 LOOKING: Final = (
@@ -217,6 +218,38 @@ CHANGING: Final = (
         "corral job set {jobs} …",
     ),
     _change(
+        "raise_priority",
+        "K",
+        "raise priority",
+        "Raise the priority of jobs by 10; the effect is shown first",
+        JOBS,
+        "corral job set {jobs} --priority …",
+    ),
+    _change(
+        "lower_priority",
+        "J",
+        "lower priority",
+        "Lower the priority of jobs by 10; the effect is shown first",
+        JOBS,
+        "corral job set {jobs} --priority …",
+    ),
+    _change(
+        "attach",
+        "S",
+        "shell",
+        "Open a shell in the running job. The terminal UI returns when the shell ends",
+        IN_JOBS,
+        "corral attach …",
+    ),
+    _change(
+        "run_in_job",
+        "X",
+        "execute",
+        "Run a command in the running job, such as nvidia-smi",
+        IN_JOBS,
+        "corral exec …",
+    ),
+    _change(
         "apply_advice",
         "A",
         "apply advice",
@@ -235,9 +268,9 @@ CHANGING: Final = (
     ),
     _change(
         "drain",
-        "D",
+        "DX",
         "drain",
-        "Drain a node: running jobs continue, but no new job starts there",
+        "Drain (cordon) a node: running jobs continue, but no new job starts there",
         HOSTS,
         "corral nodes drain {nodes} --why {why}",
         5,

@@ -88,6 +88,7 @@ class CorralApp(OrderedKeysApp):
         connect: Callable[[], Client],
         cli: CliFunctions,
         *,
+        url: str = "",
         read_only: bool = False,
         look: str = "dusk",
         ascii_only: bool = False,
@@ -101,7 +102,7 @@ class CorralApp(OrderedKeysApp):
         self.theme = look
         self._ascii = AsciiOnly() if ascii_only else None
         self.feed, self.connect, self.read_only = feed, connect, read_only
-        self.cli = cli
+        self.cli, self.url = cli, url
         self.model = ClusterModel(clock)
         self.requests = RequestWorkers(connect, self.deliver)
         self.what_ifs = RequestWorkers(connect, self.deliver, threads=1)
@@ -350,6 +351,10 @@ class CorralApp(OrderedKeysApp):
     def show_effect(self, answer: WhatIfAnswer | None) -> None:
         if isinstance(self.view, PlanView):
             self.view.show_effect(answer)
+
+    def compare_effect(self) -> None:
+        if isinstance(self.view, PlanView):
+            self.view.compare_effect()
 
     def try_change(self, name: str) -> None:
         action = BY_NAME[name]

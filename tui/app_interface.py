@@ -48,6 +48,8 @@ class AppInterface(App[int]):
     connect: Callable[[], Client]
     cli: CliFunctions
     read_only: bool
+    url: str
+    """The address of the controller."""
 
     @property
     def view(self) -> View:
@@ -122,6 +124,12 @@ class AppInterface(App[int]):
     def show_effect(self, answer: WhatIfAnswer | None) -> None:
         """If the plan is shown, draw the effect of a proposed change into the plan. If `answer` is None, draw
         the plan without a change.
+        """
+        raise NotImplementedError
+
+    def compare_effect(self) -> None:
+        """If the plan shows the effect of a proposed change, switch between the plan with the change and the
+        plan without it.
         """
         raise NotImplementedError
 

@@ -50,6 +50,7 @@ def run(url: str, cli: CliFunctions, *, read_only: bool = False) -> int:
         LiveFeed(lambda: Client(url, read_only=read_only)),
         lambda: Client(url, read_only=read_only),
         cli,
+        url=url,
         read_only=read_only,
         look=choose(
             os.environ,

@@ -23,6 +23,8 @@ from wire.api.jobs import (
     Submitted,
 )
 from wire.api.nodes import GpuShare, GpuView, NodeView
+from wire.api.policy.projects import ProjectList
+from wire.api.policy.queues import QueueList, QueueView
 from wire.api.policy.quotas import QuotaList, QuotaView
 from wire.api.policy.rebalance import MoveView, ProposalView, Rebalanced, RebalanceView, SpreadView
 from wire.api.policy.reservations import ReservationList, ReservationView
@@ -537,6 +539,14 @@ class RecordedClient(Client):
         end = len(log) if offset < 0 else offset
         found = log.rfind(wanted, 0, end + len(wanted) - 1) if back else log.find(wanted, end)
         return LogMatch(None if found < 0 else found, 0 if back else len(log), len(log))
+
+    def queues(self) -> QueueList:
+        """Two queues, of which one has no jobs."""
+        return QueueList(tuple(QueueView(name, 0, (), 0, 0, 0.0, {}) for name in ("default", "night")), 985)
+
+    def projects(self) -> ProjectList:
+        """No declared projects."""
+        return ProjectList((), "open", 985)
 
     def events(self, *, after: int = 0, limit: int = 1000, job: int | None = None) -> EventList:
         """Job 10 was preempted twice; other jobs have no events."""

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from cli.spec.spec_to_flags import command_of
 from cli.spec.submitter_environment import inherited
 from tests.limits import PATIENCE_S
 from tests.systems import System, system
+from wire.http.client import Client, Refused
 from wire.job.spec import JobSpec
 from wire.names import JobState, NodeState
 
@@ -374,3 +376,72 @@ def test_ui_refuses_output_into_a_file() -> None:
     from tui.launch import run
 
     assert run("unix:///nowhere", CliFunctions(command_of, inherited)) == 2
+
+
+def test_command_and_shell_in_a_running_job(cluster: System, terminal: Terminal) -> None:
+    with cluster.client() as client:
+        (first,) = client.submit(JobSpec(TALKS, name="talks", gpus=1, workdir="/")).ids
+    cluster.await_jobs([first], JobState.RUNNING)
+    terminal.run(tui(cluster))
+    terminal.see("nothing needs attention", "● live")
+    terminal.press("1")
+    terminal.see("talks", "by order")
+    terminal.press("X")
+    terminal.see("command in the job")
+    terminal.type("sh -c 'echo job $CORRAL_JOB_ID says $((40+2))'")
+    terminal.press("Enter")
+    terminal.see(f"job {first} says 42", "exit code 0; Enter returns")
+    terminal.press("Enter")
+    terminal.see("talks", "by order", "● live")
+    terminal.press("S")
+    terminal.see(f"$ corral attach {first}")
+    terminal.type("echo from the shell $((6*7)); exit")
+    terminal.press("Enter")
+    terminal.see("talks", "by order", "● live")
+    # The keys belong to the terminal UI again.
+    terminal.press("Enter")
+    terminal.see(f"Queue › {first} talks")
+    terminal.press("q")
+    terminal.see("shell>")
+    until(lambda: terminal.restored, terminal.screen)
+
+
+def test_change_is_refused_after_the_job_has_started(cluster: System, terminal: Terminal) -> None:
+    full = JobSpec(("sleep", "600"), name="full", gpus=8, time_limit_s=3600.0, workdir="/")
+    with cluster.client() as client:
+        running = [client.submit(full).ids[0] for _ in range(2)]
+        cluster.await_jobs(running, JobState.RUNNING)
+        (waiting,) = client.submit(replace(full, name="waits")).ids
+        terminal.run(tui(cluster))
+        terminal.see("● live")
+        terminal.press("1")
+        terminal.see("waits", "by order")
+        terminal.press("/")
+        terminal.type("name:waits")
+        terminal.press("Enter", "C")
+        terminal.see("Cancel 1 job?", "no job starts sooner or later")
+        client.cancel(running[0])
+        cluster.await_jobs([waiting], JobState.RUNNING)
+        terminal.press("Right", "Enter")
+        terminal.see(f"job {waiting} is RUNNING", "(was QUEUED, attempt 0)")
+        assert client.job(waiting).job.state is JobState.RUNNING
+        terminal.see("Running  ")
+        terminal.press("Right", "Enter")
+        cluster.await_jobs([waiting], JobState.CANCELLED)
+
+
+def test_read_only_terminal_cannot_change_anything(cluster: System, terminal: Terminal) -> None:
+    with cluster.client() as client:
+        (first,) = client.submit(JobSpec(TALKS, name="talks", gpus=1, workdir="/")).ids
+    cluster.await_jobs([first], JobState.RUNNING)
+    terminal.run(f"{tui(cluster)} --read-only")
+    terminal.see("● live", "read-only")
+    terminal.press("1")
+    terminal.see("talks", "by order")
+    terminal.press("C")
+    terminal.see("this screen is read-only")
+    # The controller refuses the change also if the client sends it.
+    with Client(f"unix://{cluster.socket}", read_only=True) as client:
+        assert client.job(first).job.state is JobState.RUNNING
+        with pytest.raises(Refused, match="this session is read-only and may not cancel"):
+            client.cancel(first)

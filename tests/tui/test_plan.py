@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from tests.tui.recorded import NOW, RecordedClient, everything
 from tests.tui.screens import Screen, press, settled, until
 from tui.actions import BY_NAME, PLAN, keys_of
@@ -272,7 +274,7 @@ async def test_more_nodes_change_nothing() -> None:
     async with app.run_test(size=(140, 40)) as pilot:
         await settled(pilot)
         await until(pilot, lambda: "5 starts known" in app.text())
-        await press(pilot, "w", "G", "k", "enter")
+        await press(pilot, "w", "G", "k", "k", "k", "enter")
         await until(pilot, lambda: "More nodes" in app.text())
         assert "corral what-if nodes --like node-1 --add 1" in app.text()
         await until(pilot, lambda: "starts later" in app.text())
@@ -287,3 +289,54 @@ async def test_read_only_screen_tries_no_change() -> None:
         await settled(pilot)
         await press(pilot, "w", "enter")
         assert "this screen is read-only" in app.text()
+
+
+async def test_tab_compares_the_plan_before_and_after_a_change() -> None:
+    app = screen()
+    async with app.run_test(size=(140, 40)) as pilot:
+        await settled(pilot)
+        await until(pilot, lambda: "5 starts known" in app.text())
+        await press(pilot, "C")
+        await until(pilot, lambda: "after the change" in app.text())
+        assert "worst   10" in app.text()
+        assert "best    12" in app.text()
+        await press(pilot, "tab")
+        assert "before the change" in app.text()
+        pane = app.view.pane
+        gang = next(each for row in pane.rows for each in row.bars if each.job == 10)
+        assert (pane.style_of(gang), pane.shifted(gang)) == (None, 0.0)
+        assert "┆" not in app.text()
+        await press(pilot, "tab")
+        assert "after the change" in app.text()
+        assert "┆" in app.text()
+        assert app.screen.query_one("#back").has_focus, "Tab did not move the focus"
+        await press(pilot, "escape")
+        assert "the change" not in app.text()
+
+
+@pytest.mark.parametrize(
+    ("entry", "chosen", "title", "command"),
+    [
+        ("change a share", "lab/", "Share of speech", "corral shares set speech 2"),
+        ("change a quota", "user", "Quota of user alice", "corral quota set user alice gpus=2"),
+    ],
+)
+async def test_shares_and_quotas_are_tried_on_the_plan(
+    entry: str, chosen: str, title: str, command: str
+) -> None:
+    app = screen()
+    async with app.run_test(size=(140, 40)) as pilot:
+        await settled(pilot)
+        await until(pilot, lambda: "5 starts known" in app.text())
+        await press(pilot, "w")
+        await until(pilot, lambda: entry in app.text())
+        await press(pilot, "G", *["k"] * (entry == "change a share"), "enter")
+        name = title.rpartition(" ")[2]
+        await until(pilot, lambda: "Change a" in app.text() and name in app.text())
+        await press(pilot, *name, "enter")
+        await until(pilot, lambda: title in app.text())
+        await press(pilot, *["backspace"] * 4, "2")
+        assert command in app.text()
+        await until(pilot, lambda: "after the change" in app.text())
+        await press(pilot, "tab")
+        assert "before the change" in app.text()

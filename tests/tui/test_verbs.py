@@ -140,3 +140,58 @@ async def test_peek_is_hidden_on_narrow_screens_until_it_is_wanted() -> None:
         assert not screen.view.peek.display
         await press(pilot, "i")
         await until(pilot, lambda: screen.view.peek.display)
+
+
+async def test_priority_is_raised_and_lowered_by_ten_after_the_effect_was_shown() -> None:
+    screen = Screen()
+    async with screen.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        screen.model.jobs.marks.update((11, 12))  # of priorities 50 and 75
+        await press(pilot, "K")
+        await until(pilot, lambda: "start sooner" in screen.text() or "1 start sooner" in screen.text())
+        assert "Raise the priority of 2 jobs?" in screen.text()
+        assert "50 → 60, 75 → 85" in screen.text()
+        assert "corral job set 11 --priority 60 && corral job set 12" in screen.text()
+        await press(pilot, "right", "enter")
+        await until(pilot, lambda: "2 raised in priority" in screen.text())
+        assert screen.ordered == [
+            ("set", 11),
+            ("changes", {"priority": 60}),
+            ("set", 12),
+            ("changes", {"priority": 85}),
+        ]
+
+
+async def test_priority_stays_within_its_bounds() -> None:
+    low = replace(next(job for job in jobs() if job.id == 12), priority=0)
+    screen = Screen()
+    async with screen.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        screen.recording.put(Changes(everything().connection, jobs=(low,)))
+        await settled(pilot)
+        screen.model.jobs.follow(12)
+        await until(pilot, lambda: screen.view.jobs()[0].priority == 0)
+        await press(pilot, "J")
+        assert "the priority is the lowest one" in screen.text()
+        await press(pilot, "K")
+        assert "0 → 10" in screen.text()
+
+
+async def test_shell_needs_one_running_job_and_a_terminal() -> None:
+    screen = Screen()
+    async with screen.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        screen.model.jobs.follow(12)
+        await press(pilot, "S")
+        assert "choose one running job" in screen.text()
+        screen.model.jobs.follow(1)
+        await press(pilot, "X", *"nvidia-smi", "enter")
+        await until(pilot, lambda: "use corral exec 1 -- nvidia-smi in a shell" in screen.text())
+
+
+async def test_x_drains_the_node_under_the_cursor() -> None:
+    screen = Screen()
+    async with screen.run_test(size=(120, 30)) as pilot:
+        await settled(pilot)
+        await press(pilot, "2", "X")
+        await until(pilot, lambda: "Drain node-1?" in screen.text())

@@ -18,7 +18,7 @@ from wire.api.policy.quotas import QuotaView
 from wire.api.policy.rebalance import MoveView, ProposalView, nodes_and_gpus
 from wire.api.policy.reservations import ReservationView
 from wire.job.spec import gpus_text
-from wire.names import JobState
+from wire.names import HIGHEST_PRIORITY, JobState
 from wire.text import counted, duration, printable
 
 TYPED_ABOVE: Final = 20
@@ -100,6 +100,36 @@ def requeue(jobs: Sequence[JobView], now: float) -> Confirmation:
     return replace(
         asked, title=f"Requeue {number}?", button=f"Requeue {number}", command=job_command("requeue", jobs)
     )
+
+
+def priority(jobs: Sequence[JobView], by: int, now: float) -> Confirmation:
+    """Return the dialog that asks whether to change the priority of these jobs by `by`."""
+    number, word = counted(len(jobs), "job"), "Raise" if by > 0 else "Lower"
+    changes = new_priorities(jobs, by)
+    lines: list[Sequence[Piece]] = [
+        [("Owners   ", "muted"), (_owners(jobs), "text")],
+        [
+            ("Priority ", "muted"),
+            (", ".join(sorted({f"{old.priority} → {new}" for old, new in changes})[:LISTED]), "strong"),
+        ],
+    ]
+    commands = [
+        f"{job_command('set', [job for job, value in changes if value == new])} --priority {new}"
+        for new in sorted({value for _, value in changes})
+    ]
+    return Confirmation(
+        f"{word} the priority of {number}?",
+        (*lines, [], *_rows(jobs, now)),
+        f"{word} priority",
+        " && ".join(commands),
+        must_type=str(len(jobs)) if len(jobs) > TYPED_ABOVE else "",
+        trial=WhatIf(edit=tuple(JobEdit(job.id, {"priority": new}) for job, new in changes)),
+    )
+
+
+def new_priorities(jobs: Sequence[JobView], by: int) -> list[tuple[JobView, int]]:
+    """Return each job with its priority after a change by `by`. A priority stays between 0 and 100."""
+    return [(job, max(0, min(HIGHEST_PRIORITY, job.priority + by))) for job in jobs]
 
 
 def advice(job: JobView, easing: Easing, command: str) -> Confirmation:
@@ -267,6 +297,14 @@ def _lost(held: float, spent: float, *, brief: bool = False) -> str:
 
 def cancellable(job: JobView) -> bool:
     return not job.state.terminal
+
+
+def priority_raisable(job: JobView) -> bool:
+    return not job.state.terminal and job.priority < HIGHEST_PRIORITY
+
+
+def priority_lowerable(job: JobView) -> bool:
+    return not job.state.terminal and job.priority > 0
 
 
 def preemptible(job: JobView) -> bool:

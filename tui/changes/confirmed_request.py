@@ -11,7 +11,7 @@ from tui.app_interface import AppInterface
 from tui.changes.confirm import Confirmation
 from tui.data.request_workers import Failure, effect_changed, failure_text
 from tui.dialogs.confirm import ConfirmDialog, Confirmed
-from wire.http.client import Client
+from wire.http.client import Client, Refused
 from wire.text import printable
 
 Answer = TypeVar("Answer")
@@ -60,8 +60,8 @@ def confirm_and_send(
         app.requests.ask(carry_out, shown)
 
     def shown(answer: Answer | Failure) -> None:
-        if isinstance(answer, Failure) and effect_changed(answer):
-            if not confirm_and_send(app, question, request_of, show, failure_text(answer)):
+        if isinstance(answer, Refused) and effect_changed(answer):
+            if not confirm_and_send(app, question, request_of, show, answer.problem.message):
                 app.show_message(failure_text(answer), "bad")
         else:
             show(answer)

@@ -5,13 +5,16 @@ the result on the status line.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from types import MappingProxyType
+from typing import Final, Generic, TypeVar
 
 from tui.app_interface import AppInterface
 from tui.changes import confirm
 from tui.changes.confirmed_request import confirm_and_send
+from tui.changes.job_shell import run_in_job
 from tui.data.request_workers import Failure, effect_changed, failure_text
 from tui.dialogs.form_dialog import FormDialog
 from tui.dialogs.menu import Menu, MenuEntry
@@ -26,6 +29,9 @@ from wire.names import JobState
 from wire.text import printable
 
 Thing = TypeVar("Thing")
+
+PRIORITY_STEP: Final = 10
+"""The difference between the old and the new priority after the keys for a higher and a lower priority."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,79 @@ class JobOrders:
             self._app.push_screen(FormDialog(edit_jobs(jobs, self._app.model.now), self._edited))
         else:
             self._app.show_message("nothing to change: the job has ended", "warn")
+
+    def raise_priority(self) -> None:
+        self._change_priority(PRIORITY_STEP, confirm.priority_raisable, "the priority is the highest one")
+
+    def lower_priority(self) -> None:
+        self._change_priority(-PRIORITY_STEP, confirm.priority_lowerable, "the priority is the lowest one")
+
+    def _change_priority(self, by: int, can_change: Callable[[JobView], bool], impossible: str) -> None:
+        """Ask the user to confirm, then change the priority of the marked jobs, or of the job under the
+        cursor, by `by`.
+        """
+        still = self._still(can_change)
+
+        def question() -> confirm.Confirmation | None:
+            jobs = still()
+            return confirm.priority(jobs, by, self._app.model.now()) if jobs else None
+
+        def request_of(_: str) -> Callable[[Client], OrderResults[JobView]]:
+            changes = confirm.new_priorities(still(), by)
+            # Send one request for each new priority, because a request makes the same change to all its jobs.
+            orders = [
+                order_of("set", [job for job, value in changes if value == new], {"priority": new})
+                for new in sorted({value for _, value in changes})
+            ]
+
+            def carry_out(client: Client) -> OrderResults[JobView]:
+                results = [order(client) for order in orders]
+                return OrderResults(
+                    tuple(job for each in results for job in each.done),
+                    tuple(failed for each in results for failed in each.failed),
+                )
+
+            return carry_out
+
+        word = "raised" if by > 0 else "lowered"
+        if not confirm_and_send(
+            self._app, question, request_of, lambda outcome: self._report(f"{word} in priority", outcome)
+        ):
+            self._app.show_message(f"no priority is {word}: the job has ended, or {impossible}", "warn")
+
+    def attach(self) -> None:
+        """Open a shell in the job under the cursor. The terminal UI returns when the shell ends."""
+        self._in_job(())
+
+    def run_in_job(self) -> None:
+        """Let the user type a command, and run it in the job under the cursor."""
+
+        def typed(text: str) -> None:
+            try:
+                words = tuple(shlex.split(text))
+            except ValueError as error:
+                self._app.show_message(f"the command is not complete: {error}", "warn")
+                return
+            if words:
+                self._in_job(words)
+
+        if self._runs_one():
+            self._app.ask_text("command in the job, such as nvidia-smi", typed)
+
+    def _runs_one(self) -> JobView | None:
+        """Return the chosen job if it is the only one and runs. Otherwise show a message and return None."""
+        jobs = self._app.view.jobs()
+        if len(jobs) == 1 and jobs[0].state is JobState.RUNNING:
+            return jobs[0]
+        self._app.show_message("choose one running job", "warn")
+        return None
+
+    def _in_job(self, words: tuple[str, ...]) -> None:
+        job = self._runs_one()
+        if job is not None:
+            wrong = run_in_job(self._app, job, words)
+            if wrong:
+                self._app.show_message(wrong, "warn")
 
     def _edited(self, answer: JobsAnswer) -> None:
         failed = tuple((refused.job, Refused(409, refused.problem)) for refused in answer.refused)
@@ -178,11 +257,7 @@ class JobOrders:
         Example: to cancel jobs, `action` is "cancel", `done` is "cancelled", and `impossible` is the reason
         why no job can be cancelled, such as "the job has ended".
         """
-        ids = [job.id for job in self._chosen(can_change)]
-
-        def still() -> list[JobView]:
-            rows = self._app.model.jobs.rows
-            return [rows[job] for job in ids if job in rows and can_change(rows[job])]
+        still = self._still(can_change)
 
         def question() -> confirm.Confirmation | None:
             jobs = still()
@@ -195,6 +270,16 @@ class JobOrders:
             lambda outcome: self._report(done, outcome),
         ):
             self._app.show_message(f"nothing to {action}: {impossible}", "warn")
+
+    def _still(self, can_change: Callable[[JobView], bool]) -> Callable[[], list[JobView]]:
+        """Return a function that returns those of the now chosen jobs that can still be changed."""
+        ids = [job.id for job in self._chosen(can_change)]
+
+        def still() -> list[JobView]:
+            rows = self._app.model.jobs.rows
+            return [rows[job] for job in ids if job in rows and can_change(rows[job])]
+
+        return still
 
     def _chosen(self, can_change: Callable[[JobView], bool]) -> list[JobView]:
         return [job for job in self._app.view.jobs() if can_change(job)]
@@ -269,14 +354,18 @@ class JobOrders:
         self._app.refresh_view()
 
 
-def order_of(action: str, jobs: Sequence[JobView]) -> Callable[[Client], OrderResults[JobView]]:
-    """Return a function that sends one request, which applies `action`, such as cancel, to all these jobs."""
+def order_of(
+    action: str, jobs: Sequence[JobView], changes: Mapping[str, object] = MappingProxyType({})
+) -> Callable[[Client], OrderResults[JobView]]:
+    """Return a function that sends one request, which applies `action`, such as cancel, to all these jobs.
+    `changes` has the new values of fields for the action set.
+    """
     # Name each job by its display id, because internal ids are ambiguous: 7 is the id of the array element
     # 7_0, but in a request it means the whole array.
     by_label = {job.label: job for job in jobs}
 
     def carry_out(client: Client) -> OrderResults[JobView]:
-        answer = client.order(JobsOrder(action, tuple(by_label)))
+        answer = client.order(JobsOrder(action, tuple(by_label), changes=dict(changes)))
         failed = ((by_label[each.job], Refused(409, each.problem)) for each in answer.refused)
         return OrderResults(answer.done, tuple(failed))
 

@@ -69,7 +69,11 @@ class Menus:
                 MenuEntry("drain_by", f"drain {name} by a time"),
                 MenuEntry("more_nodes", f"more nodes like {name}"),
             ]
-        entries.append(MenuEntry("new_reservation", "reserve nodes", "for users, projects or maintenance"))
+        entries += [
+            MenuEntry("new_reservation", "reserve nodes", "for users, projects or maintenance"),
+            MenuEntry("edit_share", "change a share", "its weight and its limits"),
+            MenuEntry("edit_quota", "change a quota", "of a user, a project or a queue"),
+        ]
 
         def picked(name: str | None) -> None:
             if name == "more_nodes":

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TypeVar
 
+from tui.actions import PLAN
 from tui.app_interface import AppInterface
 from tui.changes import confirm
 from tui.changes.confirmed_request import confirm_and_send
@@ -14,10 +15,12 @@ from tui.data.lists.listing import Listing
 from tui.data.lists.move_lists import MoveRow
 from tui.data.request_workers import Failure, failure_text
 from tui.dialogs.form_dialog import FormDialog
+from tui.dialogs.menu import Menu, MenuEntry
 from tui.forms import quota, reservation, share
 from wire.api.policy.quotas import QuotaView
 from wire.api.policy.rebalance import Rebalanced
 from wire.api.policy.reservations import ReservationView
+from wire.api.policy.shares import ShareView
 from wire.http.client import Client, Refused, Unreachable
 from wire.text import counted, printable
 
@@ -33,16 +36,70 @@ class TenantEdits:
         self._app = app
 
     def edit_share(self) -> None:
+        """Open the form of the share under the cursor. In the view Plan, let the user choose a share."""
+        if self._app.view.NAME == PLAN:
+            self._choose_share()
+            return
         row = self._here(self._app.model.shares, "share")
         if row is not None:
-            message = f"share of {printable(row.share, 60)} set"
-            self._app.push_screen(FormDialog(share.edit(row), lambda _: self._done(message)))
+            self._edit_share(row)
+
+    def _edit_share(self, row: ShareView) -> None:
+        message = f"share of {printable(row.share, 60)} set"
+        self._app.push_screen(FormDialog(share.edit(row), lambda _: self._done(message)))
+
+    def _choose_share(self) -> None:
+        self._choose(
+            "Change a share",
+            lambda client: client.shares().shares,
+            lambda row: MenuEntry(row.share, row.share, f"weight {row.weight:g}"),
+            self._edit_share,
+        )
+
+    def _choose_quota(self) -> None:
+        self._choose(
+            "Change a quota",
+            lambda client: client.quotas().quotas,
+            lambda row: MenuEntry(f"{row.scope} {row.name}", f"{row.scope} {row.name}"),
+            lambda row: self._app.push_screen(FormDialog(quota.edit(row), self._quota_set)),
+        )
+
+    def _choose(
+        self,
+        title: str,
+        ask: Callable[[Client], Sequence[Thing]],
+        entry: Callable[[Thing], MenuEntry],
+        then: Callable[[Thing], object],
+    ) -> None:
+        """Request rows from the controller, let the user choose one in a menu, and call `then` with it."""
+
+        by_name: dict[str, Thing] = {}
+
+        def picked(name: str | None) -> None:
+            if name:
+                then(by_name[name])
+
+        def answered(rows: Sequence[Thing] | Failure) -> None:
+            if isinstance(rows, (Refused, Unreachable)):
+                self._app.show_message(failure_text(rows), "bad")
+                return
+            by_name.update((entry(row).name, row) for row in rows)
+            if by_name:
+                self._app.push_screen(Menu(title, [entry(row) for row in rows], search=True), picked)
+            else:
+                self._app.show_message(f"{title.lower()}: there is none", "warn")
+
+        self._app.requests.ask(ask, answered)
 
     def new_quota(self) -> None:
         """Open the form that sets a quota for a user, project or queue without a quota."""
         self._app.push_screen(FormDialog(quota.new(), self._quota_set))
 
     def edit_quota(self) -> None:
+        """Open the form of the quota under the cursor. In the view Plan, let the user choose a quota."""
+        if self._app.view.NAME == PLAN:
+            self._choose_quota()
+            return
         row = self._here(self._app.model.quotas, "quota")
         if row is not None:
             self._app.push_screen(FormDialog(quota.edit(row), self._quota_set))

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from tui.look.styled_lines import Piece, fit
 from wire.api.forecasts import Shift, WhatIfAnswer
 from wire.api.what_if_words import counts, delay, extent, hours, moment, starts_known_in_one_case
 from wire.text import counted, printable
+
+WORST_AND_BEST: Final = {"later": "worst", "sooner": "best"}
+"""The words before the job with the largest delay, and before the job with the largest gain."""
 
 
 def what_if_lines(answer: WhatIfAnswer, lines: int) -> list[list[Piece]]:
@@ -27,7 +32,11 @@ def what_if_lines(answer: WhatIfAnswer, lines: int) -> list[list[Piece]]:
         if leaving:
             found.append([(f"{counted(leaving, 'job')} would be {how}", "warn" if how == "moved" else "bad")])
     shown = _worst_and_best(answer, moved, max(0, lines - len(found)))
-    found += [_row(answer, shift) for shift in shown]
+    named: set[str] = set()
+    for shift in shown:
+        word = "later" if delay(answer, shift) > 0 else "sooner"
+        found.append(_row(answer, shift, word if word in named else WORST_AND_BEST[word]))
+        named.add(word)
     return found[:lines]
 
 
@@ -81,11 +90,11 @@ def _start(answer: WhatIfAnswer, shift: Shift) -> list[Piece]:
     return pieces
 
 
-def _row(answer: WhatIfAnswer, shift: Shift) -> list[Piece]:
+def _row(answer: WhatIfAnswer, shift: Shift, word: str) -> list[Piece]:
     later = delay(answer, shift) > 0
     was, becomes = (moment(answer, at) for at in (shift.was, shift.becomes))
     return [
-        (fit("later" if later else "sooner", 8), "warn" if later else "good"),
+        (fit(word, 8), "warn" if later else "good"),
         (fit(printable(shift.label), 7), "strong"),
         (f"{was} → {becomes}".ljust(22), "text"),
         (f" {printable(shift.name, 24)}  ", "text"),

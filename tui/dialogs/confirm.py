@@ -62,6 +62,8 @@ class ConfirmDialog(Dialog[Confirmed]):
         with Vertical(classes="box ask") as box:
             # Use a Text object, because Textual would parse a plain string as markup.
             box.border_title = Text(printable(content.title, 60))
+            if self.above_plan and content.trial is not None:
+                box.border_subtitle = "tab before/after · esc back"
             with VerticalScroll(classes="facts", can_focus=False):
                 for line in content.lines:
                     yield DialogLine(line)

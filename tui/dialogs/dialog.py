@@ -28,17 +28,32 @@ class Dialog(ModalScreen[Result]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", show=False),
         Binding("ctrl+c", "leave", show=False),
+        Binding("tab", "compare", show=False),
     ]
 
     def on_mount(self) -> None:
         """If the dialog is opened above the plan, place the dialog so that the chart stays visible, because
         the chart shows the effect of the change.
         """
-        if app_of(self).view.NAME == actions.PLAN:
+        if self.above_plan:
             self.add_class("beside")
+
+    @property
+    def above_plan(self) -> bool:
+        """Return True if the dialog is open above the view Plan."""
+        return app_of(self).view.NAME == actions.PLAN
 
     def action_leave(self) -> None:
         self.dismiss(None)
+
+    def action_compare(self) -> None:
+        """Above the plan, switch the chart between the time without and the time with the change. Elsewhere,
+        move the focus.
+        """
+        if self.above_plan:
+            app_of(self).compare_effect()
+        else:
+            self.app.action_focus_next()
 
     def changed(self) -> None:
         """Update the dialog. The application calls this after each change of the cluster."""

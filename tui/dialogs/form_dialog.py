@@ -15,16 +15,22 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Button, Input, Label, Static
 
 from tui.app_interface import AppInterface, app_of
+from tui.data.known_names import ControllerNames, completed, known_names, matching, names_of_controller
 from tui.data.request_workers import Failure, effect_changed, failure_text
 from tui.dialogs.dialog import CommandLine, Dialog, DialogLine
 from tui.dialogs.live_what_if import LiveWhatIf
 from tui.forms.form import Answer, Field, Form, Request
+from tui.look.styled_lines import Piece
 from wire.http.client import Client, Refused, Unreachable
 from wire.text import printable
 
 LONG, BESIDES = 9, 16
 """A form scrolls if the form has more than LONG lines, or if the form and the BESIDES other lines of the
 dialog do not fit on the screen.
+"""
+TALL = 32
+"""On a screen of at least this many lines, a long form shows four lines of the what-if answer, so that the
+worst and the best hit are visible; on other screens two lines.
 """
 
 
@@ -44,15 +50,16 @@ class FormRow(Horizontal):
             )
         yield self._wrong
 
-    def show_error(self, wrong: Mapping[str, str]) -> None:
+    def show_notes(self, wrong: Mapping[str, str], picks: Sequence[Piece]) -> None:
         """Show the first error of an input on this line. `wrong` has the errors of the form by field name.
-        Errors of empty inputs are not shown, because the user may not have reached these inputs yet.
+        Errors of empty inputs are not shown, because the user may not have reached these inputs yet. Without
+        an error, show `picks`: the names that the user can choose for the input with the focus.
         """
         found = [
             wrong[field.name or ""] for field in self.query(Input) if field.value and field.name in wrong
         ]
-        self._wrong.display = bool(found)
-        self._wrong.update([(printable(text, 300), "bad") for text in found[:1]])
+        self._wrong.display = bool(found or picks)
+        self._wrong.update([(printable(text, 300), "bad") for text in found[:1]] or picks)
 
 
 class FormDialog(Dialog[None], Generic[Request, Answer]):
@@ -65,6 +72,8 @@ class FormDialog(Dialog[None], Generic[Request, Answer]):
         Binding("down", "app.focus_next", show=False),
         Binding("up", "app.focus_previous", show=False),
         Binding("ctrl+y", "copy", show=False),
+        Binding("ctrl+n", "pick(1)", show=False, priority=True),
+        Binding("ctrl+p", "pick(-1)", show=False, priority=True),
     ]
 
     def __init__(self, form: Form[Request, Answer], done: Callable[[Answer], None]) -> None:
@@ -73,16 +82,22 @@ class FormDialog(Dialog[None], Generic[Request, Answer]):
         self._done: Callable[[Answer], None] = done
         self._refused: dict[str, str] = {}
         self._sending = False
+        self._names = ControllerNames()
+        self._picking: tuple[str, str, str] = ("", "", "")
+        """The field in which the user chooses among names, the text before the first choice, and the name
+        that is chosen now.
+        """
 
     def compose(self) -> ComposeResult:
         form, has_heads = self._form, False
         lines = len(form.rows) + bool(form.heads)
         long = lines > LONG or lines + BESIDES > self.app.size.height
-        self._trial = LiveWhatIf(2 if long else 5)
+        self._trial = LiveWhatIf(5 if not long else 4 if self.app.size.height >= TALL else 2)
         with Vertical(classes="box form long" if long else "box form") as box:
             # Use a Text object, because Textual would parse a plain string as markup.
             box.border_title = Text(printable(form.title, 60))
-            box.border_subtitle = f"^s {form.button.lower()} · ^y copy command · esc back"
+            compare = "tab before/after · " if self.above_plan and form.trial is not None else ""
+            box.border_subtitle = f"{compare}^s {form.button.lower()} · ^y copy command · esc back"
             with VerticalScroll(can_focus=False, classes="rows"):
                 for label, fields in form.rows.items():
                     if form.heads and len(fields) > 1 and not has_heads:
@@ -104,6 +119,60 @@ class FormDialog(Dialog[None], Generic[Request, Answer]):
         self._show_refusal("")
         self.check()
         self.query(Input).first().focus()
+        if any(field.picks for field in self._form.fields):
+            app_of(self).requests.ask(names_of_controller, self._got_names)
+
+    def _got_names(self, names: ControllerNames | Failure) -> None:
+        if isinstance(names, ControllerNames) and self.is_attached:
+            self._names = names
+            self._show_notes()
+
+    def on_descendant_focus(self) -> None:
+        """Show the names that the user can choose for the input that now has the focus."""
+        self._show_notes()
+
+    def _picks(self) -> tuple[Field, Input, list[str]] | None:
+        """Return the field with the focus, its input, and the names that match its text. Return None if the
+        form offers no names for this field.
+        """
+        focused = self.focused
+        field = next(
+            (each for each in self._form.fields if isinstance(focused, Input) and each.name == focused.name),
+            None,
+        )
+        if field is None or not field.picks or not isinstance(focused, Input):
+            return None
+        text = self._picking[1] if self._picking[0] == field.name else focused.value
+        names = known_names(field.picks, app_of(self).model, self._names, self.typed)
+        if field.default and text == field.default:
+            return field, focused, names
+        return field, focused, matching(names, text, several=field.several)
+
+    def action_pick(self, by: int) -> None:
+        """Write the next (`by` = 1) or the previous (`by` = -1) matching name into the input with the
+        focus.
+        """
+        found = self._picks()
+        if found is None or not found[2]:
+            return
+        field, line, names = found
+        name, text, chosen = self._picking
+        if name != field.name:
+            text, chosen = line.value, ""
+        place = names.index(chosen) + by if chosen in names else (0 if by > 0 else -1)
+        chosen = names[place % len(names)]
+        self._picking = (field.name, text, chosen)
+        line.value = completed("" if text == field.default else text, chosen, several=field.several)
+        line.cursor_position = len(line.value)
+
+    def _show_notes(self) -> None:
+        read, found = self._form.read(self.typed), self._picks()
+        for row in self.query(FormRow):
+            here = found is not None and any(each is found[1] for each in row.query(Input))
+            row.show_notes(
+                {**read.wrong, **self._refused},
+                _names_line(found[2], self._picking[2]) if here and found is not None else (),
+            )
 
     @property
     def typed(self) -> dict[str, str]:
@@ -115,14 +184,19 @@ class FormDialog(Dialog[None], Generic[Request, Answer]):
         of the field.
         """
         self._refused.pop(event.input.name or "", None)
+        name, text, chosen = self._picking
+        field = next((each for each in self._form.fields if each.name == name), None)
+        if field is not None and event.input.value != completed(
+            "" if text == field.default else text, chosen, several=field.several
+        ):
+            self._picking = ("", "", "")  # The user types again.
         self._show_refusal("")
         self.check()
 
     def check(self) -> None:
         """Update the error on each line, the what-if answer and the shell command."""
         read = self._form.read(self.typed)
-        for row in self.query(FormRow):
-            row.show_error({**read.wrong, **self._refused})
+        self._show_notes()
         self.query_one("#do", Button).disabled = self._sending or not read.ready
         self.query_one(CommandLine).show_command(self._form.command(self.typed))
         if self._form.trial is not None:
@@ -193,3 +267,17 @@ class FormDialog(Dialog[None], Generic[Request, Answer]):
 
     def action_copy(self) -> None:
         app_of(self).copy(self._form.command(self.typed))
+
+
+def _names_line(names: Sequence[str], chosen: str) -> list[Piece]:
+    """Return the line with the names that the user can choose. It begins with the chosen name, so that this
+    name is visible also if the line is too short for all names.
+    """
+    if not names:
+        return []
+    place = names.index(chosen) if chosen in names else 0
+    shown = [*names[place:], *names[:place]]
+    return [
+        ("^n ", "key"),
+        *((f"{printable(name, 40)}  ", "strong" if name == chosen else "muted") for name in shown[:20]),
+    ]

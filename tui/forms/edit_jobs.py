@@ -25,6 +25,7 @@ def edit_jobs(jobs: Sequence[JobView], clock: Callable[[], float]) -> Form[dict[
             ", ".join(PRIORITIES).lower() + ", or 0 to 100",
             amounts.priority,
             _common([priority_name(job.priority).lower() for job in jobs]),
+            picks="priority",
         ),
         Field(
             "time",
@@ -34,8 +35,16 @@ def edit_jobs(jobs: Sequence[JobView], clock: Callable[[], float]) -> Form[dict[
             amounts.seconds,
             _common(["" if job.time_limit_s is None else duration(job.time_limit_s) for job in jobs]),
         ),
-        Field("queue", "queue", "--queue", "", str, _common([job.queue for job in jobs])),
-        Field("project", "project", "--project", "", str, _common([job.project for job in jobs])),
+        Field("queue", "queue", "--queue", "", str, _common([job.queue for job in jobs]), picks="queue"),
+        Field(
+            "project",
+            "project",
+            "--project",
+            "",
+            str,
+            _common([job.project for job in jobs]),
+            picks="project",
+        ),
         Field(
             "begin",
             "begin_at",

@@ -24,7 +24,8 @@ class Field:
     """One field of a form. `target` is the name of the field in the API, and `flag` is the option of the
     shell command that sets this field.
 
-    Fields with the same `row` are on one line.
+    Fields with the same `row` are on one line. `picks` is the kind of names that the form offers for this
+    field, such as "queue" (module tui.data.known_names); empty if the form offers none.
     """
 
     name: str
@@ -34,6 +35,12 @@ class Field:
     read: Callable[[str], Any]
     default: str = ""
     row: str = ""
+    picks: str = ""
+
+    @property
+    def several(self) -> bool:
+        """Return True if the field takes several names, separated by blanks."""
+        return self.read is amounts.words
 
     def flags(self, text: str) -> list[str]:
         """Return the options of the shell command that set the field to this text. If the field has several

@@ -16,7 +16,7 @@ def more_nodes(like: str) -> Form[MoreNodes, None]:
     """Return the form that shows the effect of more nodes with the GPUs of the node `like`."""
     fields = (
         Field(COUNT, "count", "--add", "how many more nodes", amounts.count, "1"),
-        Field(LIKE, "like", "--like", "a node with the same GPUs", str, like),
+        Field(LIKE, "like", "--like", "a node with the same GPUs", str, like, picks="node"),
     )
 
     def read(typed: Typed) -> FormContents[MoreNodes]:

@@ -24,8 +24,8 @@ def edit(view: QuotaView) -> Form[QuotaEdit, QuotaView]:
 def new() -> Form[QuotaEdit, QuotaView]:
     """Return the form that sets a quota for a user, project or queue without a quota."""
     fields = (
-        Field("of", "scope", "", ", ".join(SCOPES), str, "user"),
-        Field("name", "name", "", "*: each one without a quota of its own", str),
+        Field("of", "scope", "", ", ".join(SCOPES), str, "user", picks="scope"),
+        Field("name", "name", "", "*: each one without a quota of its own", str, picks="tenant"),
     )
     return _form("New quota", fields, _tenant, "project", Quota())
 

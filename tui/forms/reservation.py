@@ -27,12 +27,12 @@ class ReservationRequest:
 
 FIELDS: Final = (
     Field("name", "name", "", "name of the reservation", str),
-    Field("nodes", "nodes", "--node", "gpu01 gpu02; or a number:", amounts.words),
+    Field("nodes", "nodes", "--node", "gpu01 gpu02; or a number:", amounts.words, picks="node"),
     Field("or nodes", "count", "--count", "number of nodes", amounts.count),
     Field("or gpus", "gpus", "--gpus", "whole nodes with this number of GPUs", amounts.count),
     Field("among", "selector", "--select", "label=value", pairs),
-    Field("users", "users", "--user", "no users and no projects: maintenance", amounts.words),
-    Field("projects", "projects", "--project", "", amounts.words),
+    Field("users", "users", "--user", "no users and no projects: maintenance", amounts.words, picks="user"),
+    Field("projects", "projects", "--project", "", amounts.words, picks="project"),
     Field("start", "starts_at", "--start", "now, +2h, 18:30, 2030-05-01T08:00", amounts.moment, "now"),
     Field("for", "duration_s", "--for", "length: 4h, 2d", amounts.seconds),
     Field("again every", "every_s", "--every", "never; 1d, 7d", amounts.seconds),

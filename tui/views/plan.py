@@ -71,6 +71,8 @@ class PlanView(View):
         self._apart = False
         self._filter: RowFilter[PlanEntry] = RowFilter()
         self._effect: PlanEffect | None = None
+        self._shows_before = False
+        """True if the user has switched to the plan without the proposed change."""
 
     def compose(self) -> ComposeResult:
         yield self._pane
@@ -147,7 +149,7 @@ class PlanView(View):
         entries = tuple(
             entry for entry in plan.entries if entry.starts_at < timeline.end and self._filter(entry)
         )
-        if self._effect is not None:
+        if self._effect is not None and not self._shows_before:
             length_s = self._span_s / 8
             entries = tuple(map(self._effect.moved_nodes, self._effect.with_new_jobs(entries, length_s)))
         nodes = {node.name: _used(node) for node in app_of(self).model.nodes}
@@ -169,10 +171,22 @@ class PlanView(View):
     def show_effect(self, answer: WhatIfAnswer | None) -> None:
         """Draw the effect of a proposed change; None draws the plan without an effect."""
         self._effect = None if answer is None else PlanEffect.of(answer)
-        effect = self._effect
+        if answer is None:
+            self._shows_before = False
+        self._draw_effect()
+
+    def compare_effect(self) -> None:
+        """Switch between the plan with the proposed change and the plan without it."""
+        if self._effect is not None:
+            self._shows_before = not self._shows_before
+            self._draw_effect()
+
+    def _draw_effect(self) -> None:
+        effect = None if self._shows_before else self._effect
         self._pane.style_of = (lambda _: None) if effect is None else effect.style
         self._pane.shifted = (lambda _: 0.0) if effect is None else effect.shifted_s
         self._draw()
+        self._moved()
 
     # -- texts ------------------------------------------------------------------------------------
 
@@ -181,6 +195,9 @@ class PlanView(View):
         shown time, and the grouping of the rows. With `brief`, the numbers are left out.
         """
         pieces: list[Piece] = []
+        if self._effect is not None:
+            word = "before the change" if self._shows_before else "after the change"
+            pieces += [(word, "muted" if self._shows_before else "accent"), ("  ", "text")]
         if self._filter:
             pieces += [(f"/{printable(self._filter.text, 16 if brief else 30)}", "accent"), ("  ", "text")]
         plan = self.plan

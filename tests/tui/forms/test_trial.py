@@ -32,9 +32,9 @@ def test_longest_delays_come_first_and_unknown_starts_count_as_longest() -> None
     answer = WhatIfAnswer(NOW, (shift(1, 60, 0), shift(2, 60, 7260), shift(3, 60, None)), 4)
     assert lines_of(answer) == [
         "2 start later, 1 starts sooner, 4 as now",
-        "later   3      in 1m00s → not known   train  ada",
+        "worst   3      in 1m00s → not known   train  ada",
         "later   2      in 1m00s → in 2h01m    train  ada",
-        "sooner  1      in 1m00s → now         train  ada",
+        "best    1      in 1m00s → now         train  ada",
     ]
     assert len(lines_of(answer, 2)) == 2
 
@@ -85,11 +85,11 @@ def test_cut_off_what_if_shows_no_invented_start() -> None:
     assert lines_of(answer) == [
         "300 start later, 20 start sooner, 4 as now; +312 h / -5.4 h waited; 7 jobs would move by less than "
         "a minute or 5 % of the wait; starts are known for the next 1d00h; 9,000 jobs start later",
-        "later   1      in 1m00s → after 1d00h train  ada",
+        "worst   1      in 1m00s → after 1d00h train  ada",
         "later   2      in 1m00s → in 2h01m    train  ada",
-        "sooner  3      after 1d00h → in 1m00s train  ada",
+        "best    3      after 1d00h → in 1m00s train  ada",
     ]
-    assert [line[:10] for line in lines_of(answer, 3)] == ["300 start ", "later   1 ", "sooner  3 "]
+    assert [line[:10] for line in lines_of(answer, 3)] == ["300 start ", "worst   1 ", "best    3 "]
 
 
 async def test_first_answer_is_shown_and_then_refined(monkeypatch: pytest.MonkeyPatch) -> None:
