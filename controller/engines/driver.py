@@ -115,8 +115,10 @@ class EngineDriver:
         journal: Journal,
         nodes: ForeignNodes,
         tag_prefix: str,
+        type_name: str = "",
     ) -> None:
         self.name = name
+        self.type_name = type_name
         self.engine = engine
         self.rules = rules
         self.files = files

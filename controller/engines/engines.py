@@ -118,6 +118,7 @@ class Engines:
             Journal(controller.now, self._node_of),
             nodes,
             prefix,
+            section.type,
         )
         driver.open()
 

@@ -34,6 +34,7 @@ SPEC = JobSpec(("true",))
         ({"time_limit_s": 7_200.0}, "--time 2h"),
         ({"gpu_models": ("H100", "A100 80GB")}, "--gpu-model H100 --gpu-model A100 80GB"),
         ({"selector": {"disk": "nvme"}}, "--select disk=nvme"),
+        ({"selector": {"engine": "slurm", "rack": "r1"}}, "--select rack=r1 --engine slurm"),
         ({"licences": {"matlab": 2, "ansys": 1}}, "--licence matlab:2 --licence ansys:1"),
         ({"licences": {}}, "--clear licence"),
         ({"gpu": GpuWish(numa="prefer", compute="9.0")}, "--compute 9.0 --numa prefer"),

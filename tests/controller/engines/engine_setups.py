@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
+import os
+import subprocess
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import ModuleType
 
+import pytest
+
+from controller.engines.containers.container_engine import ContainerEngineType
 from controller.engines.contract import EngineScope, ExecutionEngine
 from controller.engines.tags import prefix_of
+from tests.agent import images
+from tests.agent.agent_process import eventually
+from tests.agent.dockerd import docker_daemon
 from tests.controller.engines.fake_engine import STORE
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -57,5 +68,67 @@ class ProcessSetup(EngineSetup):
         return made
 
 
-ENGINE_SETUPS: dict[str, type[EngineSetup]] = {"process": ProcessSetup}
+class DockerSetup(EngineSetup):
+    """The container engine on a real dockerd."""
+
+    image = images.IMAGE
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self._stack = ExitStack()
+        self._socket = ""
+
+    async def begin(self) -> None:
+        daemon = await asyncio.to_thread(self._stack.enter_context, docker_daemon())
+        self._socket = str(daemon.place / "sock")
+
+    def engine(self) -> ExecutionEngine:
+        return ContainerEngineType(self._socket, pull="never").connect(self.scope)
+
+    async def end(self) -> None:
+        await asyncio.to_thread(self._stack.close)
+
+
+class PodmanSetup(DockerSetup):
+    """The container engine on the service of a real podman."""
+
+    async def begin(self) -> None:
+        self._socket = await asyncio.to_thread(self._stack.enter_context, podman_service())
+
+
+@contextmanager
+def podman_service() -> Iterator[str]:
+    """Yield the socket of a running `podman system service` with the test image."""
+    if os.geteuid() != 0:
+        pytest.skip("containers with limits need root")
+    with images.place() as place:
+        command = images.podman(place)
+        images.bring_image(command, place)
+        settings = place / "containers.conf"
+        settings.write_text(
+            '[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]\n'
+            '[engine]\nevents_logger = "file"\n'
+        )
+        service = subprocess.Popen(
+            [*command, *images.MANAGER, "system", "service", "--time=0", f"unix://{place}/sock"],
+            env={**os.environ, "CONTAINERS_CONF": str(settings)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            eventually((place / "sock").exists)
+            yield str(place / "sock")
+        finally:
+            service.terminate()
+            service.wait(30)
+            subprocess.run(
+                [*command, *images.MANAGER, "rm", "--all", "--force"], capture_output=True, check=False
+            )
+
+
+ENGINE_SETUPS: dict[str, type[EngineSetup]] = {
+    "process": ProcessSetup,
+    "docker": DockerSetup,
+    "podman": PodmanSetup,
+}
 """The engines that run real jobs. The traps are played on the fake engine, whose answers a test scripts."""

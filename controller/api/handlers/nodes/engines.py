@@ -16,12 +16,12 @@ from wire.api.service.engines import EngineJob, EngineLimit, EngineList, EngineT
 async def listing(call: Call) -> EngineList:
     """List all execution engines with their nodes, jobs and failures."""
     drivers = call.daemon.engines.drivers
-    return EngineList(tuple(_view(call, drivers[name]) for name in sorted(drivers)), call.daemon.seq)
+    return EngineList(tuple(_view(drivers[name]) for name in sorted(drivers)), call.daemon.seq)
 
 
 async def show(call: Call) -> EngineView:
     """Show one execution engine with its nodes, jobs and failures."""
-    return _view(call, _named(call))
+    return _view(_named(call))
 
 
 async def test(call: Call) -> EngineTest:
@@ -45,14 +45,14 @@ async def drain(call: Call, body: NodeAction) -> EngineView:
     """Drain all nodes of an execution engine: the nodes get no new jobs, and running jobs continue."""
     driver = _named(call)
     driver.drain(body.why or f"drained by {call.caller.user}")
-    return _view(call, driver)
+    return _view(driver)
 
 
 async def resume(call: Call, _: NodeAction) -> EngineView:
     """End the drain of an execution engine, so that its nodes get new jobs."""
     driver = _named(call)
     driver.drain("")
-    return _view(call, driver)
+    return _view(driver)
 
 
 def _named(call: Call) -> EngineDriver:
@@ -63,7 +63,7 @@ def _named(call: Call) -> EngineDriver:
     return drivers[name]
 
 
-def _view(call: Call, driver: EngineDriver) -> EngineView:
+def _view(driver: EngineDriver) -> EngineView:
     jobs = tuple(
         EngineJob(
             each.record.job,
@@ -78,7 +78,7 @@ def _view(call: Call, driver: EngineDriver) -> EngineView:
     )
     return EngineView(
         driver.name,
-        call.daemon.config.engines[driver.name].type,
+        driver.type_name,
         tuple(kind.value for kind in driver.engine.caps.kinds),
         tuple(driver.nodes.names),
         len(jobs),

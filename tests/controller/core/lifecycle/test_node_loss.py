@@ -10,9 +10,9 @@ import pytest
 from controller.core.lifecycle.node_loss import NodeLossPolicy
 from controller.core.model import inputs
 from controller.core.model.decision.decision import Accepted, Refusal
-from tests.engine_harness import PIPELINE, EngineHarness, spec
+from tests.engine_harness import PIPELINE, EngineHarness, facts, spec
 from wire.agent.orders import Settle, Start
-from wire.agent.reports import AttemptStatus
+from wire.agent.reports import AttemptStatus, Hello
 from wire.job.start_conditions import OnNodeLost, Restart, RestartWhen
 from wire.names import JobState, NodeState, Reason
 
@@ -263,3 +263,16 @@ def test_explain_of_a_job_on_a_silent_node(policy: OnNodeLost, sentence: str) ->
     job = running(harness, on_node_lost=policy)
     lose(harness, "a")
     assert sentence in harness.engine.explain(harness.job(job), harness.now).sentence
+
+
+def test_job_on_a_node_without_leases_is_never_lost_by_silence() -> None:
+    """Nothing on such a node ends the job when its lease is over, so the job may still run."""
+    harness = cluster()
+    hello = Hello("a", "0", "b1", "i", replace(facts("a"), leases=False))
+    harness.tell(inputs.AgentSaidHello("a", hello))
+    job = running(harness, on_node_lost=REQUEUE)
+    lose(harness, "a")
+    silent(harness, "a", 1e6)
+    assert state_of(harness, "a") is NodeState.DOWN
+    assert harness.job(job).state is JobState.RUNNING
+    assert "it waits for a" in harness.why(job).sentence

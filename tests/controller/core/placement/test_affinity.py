@@ -214,3 +214,15 @@ def test_explain_counts_the_nodes_lost_by_each_affinity_term() -> None:
     losses = [(loss.filter, loss.lost, loss.message) for loss in harness.why(job).losses]
     assert ("affinity", 1, "does not meet 'zone in y'") in losses
     assert ("affinity", 2, "does not meet 'disk in ssd,nvme'") in losses
+
+
+def test_a_job_that_selects_an_engine_tolerates_the_taint_of_this_engine_alone() -> None:
+    harness = EngineHarness(PIPELINE)
+    for name, engine in (("a", "slurm"), ("b", "docker")):
+        harness.join(name, labels={"engine": engine})
+        harness.tell(inputs.AddNode(name, taints=(parse_taint(f"engine={engine}:NoSchedule"),)))
+    job = harness.submit(spec(1, selector={"engine": "docker"}))
+    other = harness.submit(spec(1))
+    harness.tick()
+    assert harness.nodes_of(job) == ["b"]
+    assert harness.nodes_of(other) == []
