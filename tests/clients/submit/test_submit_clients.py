@@ -70,8 +70,8 @@ PRINTED = {
     ],
     "clusterscope": [
         "cluster corral (22, 5, 8)",
-        "cpus [('default', 64)]",
-        "memory [('default', 524288)]",
+        "cpus [64]",
+        "memory [524288]",
         "task 16 2",
         "rank 0 0 4 ranked True",
         "rank 1 1 4 ranked True",

@@ -17,8 +17,9 @@ RANKS = (
 def main() -> None:
     """Print one line for each use."""
     print("cluster", clusterscope.cluster(), clusterscope.slurm_version())
-    print("cpus", [(each.partition, each.cpu_count) for each in clusterscope.cpus()])
-    print("memory", [(each.partition, each.mem_total_MB) for each in clusterscope.mem()])
+    # Other clients of the same cluster may have made further partitions.
+    print("cpus", [each.cpu_count for each in clusterscope.cpus() if each.partition == "default"])
+    print("memory", [each.mem_total_MB for each in clusterscope.mem() if each.partition == "default"])
     made = clusterscope.job_gen_task_slurm(partition="default", gpus_per_task=2)
     print("task", made["cpus_per_task"], made["gpus_per_task"])
     words = (
