@@ -39,7 +39,12 @@ PICTURES: Final = ("svg", "html", "png")
 
 def _plan_format(text: str | Format) -> Format:
     """Return the format for the value of -o, which for this command can also be a picture."""
-    return Format(text) if isinstance(text, str) and text in PICTURES else read_format(text)
+    if isinstance(text, str) and text in PICTURES:
+        return Format(text)
+    try:
+        return read_format(text)
+    except ValueError as error:
+        raise ValueError(f"{error}, {', '.join(PICTURES)}") from None
 
 
 Picture = Annotated[

@@ -53,7 +53,7 @@ class Changes:
             allowed = ", ".join(sorted(self._allowed))
             raise ToolError(f"{action!r} is not allowed in this session; allowed: {allowed}")
         effects = ask(lambda client: effects_of(client, action, target, spec))
-        id = self._keep(action, target, spec)
+        id = self._keep(action, target, spec, effects["data"]["effects"]["id"])
         return {**effects, "id": id, "expires_in_s": PLAN_S, "next": f"To carry it out: apply(id={id!r})"}
 
     def apply(self, id: str) -> dict[str, Any]:
@@ -63,7 +63,10 @@ class Changes:
             raise ToolError("there is no planned change with this id, or it has expired; call plan again")
         return {"done": planned.text, **ask(planned.apply)}
 
-    def _keep(self, action: str, target: str, spec: Mapping[str, Any] | None) -> str:
+    def _keep(self, action: str, target: str, spec: Mapping[str, Any] | None, what_if: str) -> str:
+        """Keep a planned change, and return its id. `what_if` is the id of the what-if answer with its
+        effects: the controller refuses the change if it would now have other effects.
+        """
         now = time.monotonic()
         self._planned = {id: each for id, each in self._planned.items() if each.expires_at >= now}
         if len(self._planned) >= MOST_PLANS:
@@ -73,9 +76,10 @@ class Changes:
         key = f"mcp-{id}"  # With a key, a repeated request creates no second job.
 
         def carry_out(client: Client) -> Any:
-            if job is not None:
-                return client.submit(job, key=key)
-            return getattr(client, action)(target)
+            with client.expecting(what_if):
+                if job is not None:
+                    return client.submit(job, key=key)
+                return getattr(client, action)(target)
 
         self._planned[id] = PlannedChange(f"{action} {target}".strip(), carry_out, now + PLAN_S)
         return id

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.tui.recorded import NOW, everything, gpu, job, node, nodes
+from tests.tui.recorded import LIVE, NOW, everything, gpu, job, node, nodes
 from tests.tui.screens import Screen, press, settled, until
 from tui.data.cluster_feed import Changes
 from tui.dialogs.menu import Menu
@@ -19,7 +19,7 @@ from tui.pulse.lists import holders
 from tui.pulse.panel import Jump
 from wire.api.policy.shares import ShareView
 from wire.api.service.cluster import PulseSample
-from wire.names import GpuHealth, JobState, NodeState
+from wire.names import GpuHealth, JobState, NodeState, Reason
 
 
 def sample(at: float, held: float = 20.0, waiting: float = 15.0, load: float | None = 50.0) -> PulseSample:
@@ -276,3 +276,32 @@ async def test_samples_of_the_stream_move_the_figures() -> None:
         )
         await settled(pilot)
         await until(pilot, lambda: "held     7" in screen.text())
+
+
+async def test_jobs_at_their_quota_are_an_alarm_until_they_start() -> None:
+    screen = Screen(everything(), first_view="pulse")
+    async with screen.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        before = len(screen.model.alarms)
+        waits = replace(job(12), reason=Reason.QUOTA)
+        screen.recording.put(Changes(LIVE, jobs=(waits, replace(waits, id=13, label="13"))))
+        await settled(pilot)
+        screen.model.find_alarms()
+        (alarm,) = [each for each in screen.model.alarms if "quota" in each.text]
+        assert (alarm.text, alarm.style) == ("2 jobs wait for a quota", "warn")
+        screen.show_jobs(str(alarm.jump.name))
+        assert {each.id for each in screen.model.jobs} == {12, 13}
+        screen.recording.put(Changes(LIVE, jobs=(job(12, JobState.RUNNING), job(13))))
+        await settled(pilot)
+        screen.model.find_alarms()
+        assert len(screen.model.alarms) == before
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 160, 200])
+async def test_number_of_alarms_is_in_the_header_at_every_width(width: int) -> None:
+    screen = Screen()
+    async with screen.run_test(size=(width, 24)) as pilot:
+        await settled(pilot)
+        await until(pilot, lambda: screen.model.alarms)
+        header = screen.text().splitlines()[0]
+        assert f" {len(screen.model.alarms)}  ●" in header

@@ -16,7 +16,7 @@ from tui.pulse.alarms import FAILED_FOR_S, Alarm, alarms
 from tui.pulse.history import PulseHistory
 from wire.api.jobs import JobView, QueuePlace
 from wire.api.service.cluster import ClusterView, EventView
-from wire.names import WHOLE_GPU, JobState
+from wire.names import WHOLE_GPU, JobState, Reason
 
 SILENCE_S: Final = 12.0
 """The shown state counts as out of date after this many seconds without a message, because the controller
@@ -54,6 +54,8 @@ class ClusterModel:
         self._failed: dict[int, float] = {}
         """The times at which jobs failed, by job id, for the last FAILED_FOR_S seconds."""
         self._waiting_long = 0
+        self._at_quota: set[int] = set()
+        """The ids of the jobs that wait for a quota."""
         self.places: dict[int, QueuePlace] = {}
         """The places of waiting jobs in the queue, by job id."""
         self._recent: deque[int] = deque()
@@ -107,7 +109,14 @@ class ClusterModel:
         """Bring the list of alarms up to date. The application calls this once a second."""
         now = self.now()
         self._failed = {job: at for job, at in self._failed.items() if at > now - FAILED_FOR_S}
-        self.alarms = alarms(self.nodes.rows.values(), self.running, self._failed, self._waiting_long, now)
+        self.alarms = alarms(
+            self.nodes.rows.values(),
+            self.running,
+            self._failed,
+            self._waiting_long,
+            now,
+            len(self._at_quota),
+        )
 
     def _greet(self, cluster: ClusterView) -> None:
         self.name = cluster.name
@@ -119,6 +128,7 @@ class ClusterModel:
         self.running.clear()
         self.waiting.clear()
         self._failed.clear()
+        self._at_quota.clear()
         self._ended.clear()
         self._recent.clear()
         self.jobs.rows.clear()
@@ -141,6 +151,10 @@ class ClusterModel:
                 self.waiting[job.id] = job
             else:
                 self.waiting.pop(job.id, None)
+            if job.state is JobState.QUEUED and job.reason is Reason.QUOTA:
+                self._at_quota.add(job.id)
+            else:
+                self._at_quota.discard(job.id)
 
     def _trim_jobs(self) -> None:
         if len(self._ended) <= 2 * KEPT_ENDED:

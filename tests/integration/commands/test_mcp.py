@@ -75,6 +75,13 @@ async def test_changes_need_permission_a_plan_and_its_id(build: Callable[..., Sy
         assert _state(system, job) is JobState.CANCELLED
         with pytest.raises(AssertionError, match="no planned change"):
             await call(client, "apply", id=planned["id"])
+        other = system.client().submit(JobSpec(("sleep", "60"), hold=True)).ids[0]
+        planned = await call(client, "plan", action="cancel", target=str(other))
+        system.client().release(other)
+        system.await_jobs([other], JobState.RUNNING)
+        with pytest.raises(AssertionError, match=f"job {other} is RUNNING, attempt 1 .was held, QUEUED"):
+            await call(client, "apply", id=planned["id"])
+        assert _state(system, other) is JobState.RUNNING
         with pytest.raises(AssertionError, match="a spec has at least a command"):
             await call(client, "plan", action="submit", spec={"gpus": 1})
         planned = await call(client, "plan", action="submit", spec={"command": ["true"]})

@@ -19,7 +19,7 @@ from wire.text import duration, printable
 WHAT_IF_HEADER = "Corral-What-If"
 KEPT_S = 900.0
 """Seconds for which the controller remembers a what-if answer."""
-MOST, MOST_OF_USER = 400, 16
+MOST, MOST_OF_USER = 400, 64
 """The most answers that are remembered, in all and for one user. The oldest ones are forgotten first. An
 answer lists at most 600 jobs, so 400 answers need at most about 40 MB.
 """
