@@ -9,8 +9,8 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.limits import PATIENCE_S
@@ -40,8 +40,15 @@ _PATH = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
 class RealSlurm:
     """munged, mariadbd, slurmdbd, slurmctld and two slurmd, as children of this process."""
 
-    def __init__(self, place: Path, partitions: tuple[str, ...] = ("gpu",), first_job: int = 1) -> None:
+    def __init__(
+        self,
+        place: Path,
+        partitions: tuple[str, ...] = ("gpu",),
+        first_job: int = 1,
+        enforced: str = "associations",
+    ) -> None:
         self.place = place
+        self.enforced = enforced
         self.first_job = first_job
         self.partitions = partitions
         self.ports = _free_ports(5)
@@ -86,6 +93,16 @@ class RealSlurm:
             text=True,
             timeout=PATIENCE_S,
         )
+
+    @contextmanager
+    def stopped(self, daemon: str) -> Iterator[None]:
+        """Stop a daemon (SIGSTOP) for the time of the block."""
+        [process] = [each for each in self._children if daemon in str(each.args)]
+        process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            process.send_signal(signal.SIGCONT)
 
     def end(self) -> None:
         """Cancel all jobs and stop the daemons, the last started first."""
@@ -157,7 +174,7 @@ class RealSlurm:
             "CommunicationParameters=NoInAddrAny,NoCtldInAddrAny\n"
             "AccountingStorageType=accounting_storage/slurmdbd\nAccountingStorageHost=127.0.0.1\n"
             f"AccountingStoragePort={database_daemon}\nAccountingStoragePass={place}/munge/sock\n"
-            "AccountingStorageEnforce=associations\nAccountingStorageTRES=gres/gpu\n"
+            f"AccountingStorageEnforce={self.enforced}\nAccountingStorageTRES=gres/gpu\n"
             f"SlurmUser=root\nSlurmdUser=root\nStateSaveLocation={place}/state\n"
             f"SlurmdSpoolDir={place}/spool/%n\nSlurmctldPidFile={place}/slurmctld.pid\n"
             f"SlurmdPidFile={place}/%n.pid\nSlurmctldLogFile={place}/log/slurmctld.log\n"

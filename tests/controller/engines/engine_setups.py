@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -15,12 +18,14 @@ from types import ModuleType
 
 import pytest
 
+from controller.engines.batch_systems.engine_types import SlurmEngineType
 from controller.engines.containers.container_engine import ContainerEngineType
 from controller.engines.contract import EngineScope, ExecutionEngine
 from controller.engines.tags import prefix_of
 from tests.agent import images
 from tests.agent.agent_process import eventually
 from tests.agent.dockerd import docker_daemon
+from tests.clients.real_slurm import RealSlurm, missing
 from tests.controller.engines.fake_engine import STORE
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -126,9 +131,39 @@ def podman_service() -> Iterator[str]:
             )
 
 
+class SlurmSetup(EngineSetup):
+    """A real Slurm with two nodes, one for all tests of the process."""
+
+    _slurm: RealSlurm | None = None
+
+    async def begin(self) -> None:
+        if missing():
+            pytest.skip(missing())
+        os.environ["SLURM_CONF"] = self._running().environment["SLURM_CONF"]
+
+    @classmethod
+    def _running(cls) -> RealSlurm:
+        if SlurmSetup._slurm is None:
+            place = Path(tempfile.mkdtemp(prefix="corral-slurm-"))
+            SlurmSetup._slurm = made = RealSlurm(place)
+            atexit.register(lambda: (made.end(), shutil.rmtree(place, ignore_errors=True)))
+            made.start()
+        return SlurmSetup._slurm
+
+    def engine(self) -> ExecutionEngine:
+        return SlurmEngineType(partitions=("gpu",), records=f"{self.directory}/records").connect(self.scope)
+
+    async def end(self) -> None:
+        """Wait until Slurm has no job, because the next test uses the same tags."""
+        while self._slurm is not None and self._slurm.run("squeue", "-h").stdout:
+            await asyncio.sleep(0.1)
+        os.environ.pop("SLURM_CONF", None)
+
+
 ENGINE_SETUPS: dict[str, type[EngineSetup]] = {
     "process": ProcessSetup,
     "docker": DockerSetup,
     "podman": PodmanSetup,
+    "slurm": SlurmSetup,
 }
 """The engines that run real jobs. The traps are played on the fake engine, whose answers a test scripts."""

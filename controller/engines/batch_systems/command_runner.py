@@ -1,0 +1,218 @@
+"""Runs shell commands where the batch system's commands are: on this machine, or on a login node by SSH."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import pwd
+import re
+import secrets
+import shlex
+import signal
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import asyncssh
+
+from controller.engines.contract import EngineUnavailable
+from controller.nodes.reconnecting import CannotConnect
+from controller.nodes.ssh.connector import SshConnector
+from controller.nodes.ssh.errors import describe_error
+from controller.nodes.ssh.known_hosts import KnownHosts
+from wire.cluster.hosts import parse_ssh_address
+from wire.text import printable
+
+READ = 64 * 1024
+_KEPT = ("LANG", "SLURM_CONF", "PBS_CONF_FILE", "PBS_SERVER", "TZ")
+"""The variables of the controller's environment that local commands of a batch system get. Others could reach
+the jobs, because sbatch passes its environment on.
+"""
+_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """The end of one shell command."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def last_words(self) -> str:
+        """Return the last lines of stderr for an error message."""
+        return printable(self.err.strip()[-400:], 400) or f"exit code {self.code}"
+
+
+class CommandRunner(Protocol):
+    """Runs commands of /bin/sh."""
+
+    async def run(self, command: str, stdin: bytes = b"") -> Completed:
+        """Run a command to its end. Raise EngineUnavailable if it is unknown whether the command has run to
+        its end.
+        """
+
+    def stream(self, command: str) -> AsyncIterator[bytes]:
+        """Run a command and yield its output. The command is ended when the caller stops reading."""
+
+    async def close(self) -> None:
+        """Close the connection."""
+
+
+def marked(command: str) -> tuple[str, re.Pattern[str]]:
+    """Return the command with a line before and after its output, and a pattern that finds the output.
+
+    A login shell may print text before the output, and a lost connection may cut the output off. Without the
+    last line, the output is not complete.
+    """
+    word = f"corral-{secrets.token_hex(8)}"
+    begin, end = f"{word[:12]}''{word[12:]}-begin", f"{word[:12]}''{word[12:]}-end"
+    # The quotes inside of the words keep a shell that echoes its input from printing the words.
+    text = f"echo {begin}\n(\n{command}\n)\ncode=$?\necho\necho {end} $code\n"
+    return text, re.compile(rf"^{word}-begin\n(.*)\n{word}-end (\d+)$", re.DOTALL | re.MULTILINE)
+
+
+def _completed(out: bytes, err: bytes, pattern: re.Pattern[str], where: str) -> Completed:
+    words = err.decode("utf-8", "replace")
+    match = pattern.search(out.decode("utf-8", "surrogateescape"))
+    if match is None:
+        said = printable(words.strip()[-300:], 300) or "it printed nothing"
+        raise EngineUnavailable(f"the answer of {where} is not complete: {said}")
+    return Completed(int(match[2]), match[1], words)
+
+
+class LocalRunner:
+    """Runs commands on the controller's machine, with a small environment."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        account = pwd.getpwuid(os.geteuid())
+        kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        self._environment = {
+            "PATH": os.environ.get("PATH", _PATH),
+            "HOME": account.pw_dir,
+            "USER": account.pw_name,
+            "LOGNAME": account.pw_name,
+            **kept,
+        }
+
+    async def _start(self, command: str) -> asyncio.subprocess.Process:
+        try:
+            return await asyncio.create_subprocess_exec(
+                *("/bin/sh", "-c", command),
+                cwd="/",
+                env=self._environment,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise EngineUnavailable(f"no command can be started on this machine: {error.strerror}") from None
+
+    async def run(self, command: str, stdin: bytes = b"") -> Completed:
+        text, pattern = marked(command)
+        process = await self._start(text)
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                out, err = await process.communicate(stdin)
+        except TimeoutError:
+            raise EngineUnavailable(
+                f"a command of the batch system gave no answer within {self._timeout_s:g} s"
+            ) from None
+        finally:
+            await _end(process)
+        return _completed(out, err, pattern, "this machine")
+
+    async def stream(self, command: str) -> AsyncIterator[bytes]:
+        process = await self._start(command)
+        assert process.stdout is not None
+        assert process.stdin is not None
+        process.stdin.close()
+        try:
+            while data := await process.stdout.read(READ):
+                yield data
+        finally:
+            await _end(process)
+
+    async def close(self) -> None:
+        """Do nothing, because there is no connection."""
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Kill a command that still runs, with its child processes."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+
+
+class SshRunner:
+    """Runs commands on a login node. One SSH connection is kept open and opened again after a loss.
+
+    The host key must be in the known_hosts file of the controller's user.
+    """
+
+    def __init__(self, login: str, identity: str, timeout_s: float) -> None:
+        self._login = login
+        self._identity = identity
+        self._timeout_s = timeout_s
+        self._connector = SshConnector(KnownHosts(dict), connect_s=timeout_s)
+        self._connection: asyncssh.SSHClientConnection | None = None
+        self._opening = asyncio.Lock()
+
+    async def _connected(self) -> asyncssh.SSHClientConnection:
+        async with self._opening:
+            if self._connection is None or self._connection.is_closed():
+                try:
+                    async with self._connector.turn():
+                        address = parse_ssh_address(self._login)
+                        self._connection = await self._connector.connect(self._login, address, self._identity)
+                except CannotConnect as error:
+                    raise EngineUnavailable(f"the login node {self._login}: {error}") from None
+            return self._connection
+
+    async def run(self, command: str, stdin: bytes = b"") -> Completed:
+        text, pattern = marked(command)
+        connection = await self._connected()
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                done = await connection.run(_for_login_shell(text), input=stdin, encoding=None)
+        except TimeoutError:
+            connection.abort()
+            raise EngineUnavailable(
+                f"the login node {self._login} gave no answer within {self._timeout_s:g} s"
+            ) from None
+        except (asyncssh.Error, OSError) as error:
+            connection.abort()
+            raise EngineUnavailable(f"the login node {self._login}: {describe_error(error)}") from None
+        return _completed(_bytes(done.stdout), _bytes(done.stderr), pattern, f"the login node {self._login}")
+
+    async def stream(self, command: str) -> AsyncIterator[bytes]:
+        connection = await self._connected()
+        try:
+            process = await connection.create_process(_for_login_shell(command), encoding=None)
+            try:
+                while data := await process.stdout.read(READ):
+                    yield data
+            finally:
+                process.close()
+        except (asyncssh.Error, OSError) as error:
+            raise EngineUnavailable(f"the login node {self._login}: {describe_error(error)}") from None
+
+    async def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            with contextlib.suppress(asyncssh.Error, OSError):
+                await self._connection.wait_closed()
+
+
+def _for_login_shell(command: str) -> str:
+    """Return the command as a text that login shells such as bash, zsh, dash and fish pass to /bin/sh."""
+    return "exec /bin/sh -c " + shlex.quote(command)
+
+
+def _bytes(data: object) -> bytes:
+    return data if isinstance(data, bytes) else str(data or "").encode()

@@ -1,0 +1,72 @@
+"""Finds how a job of a batch system ended, from its exit record, the list of jobs and the accounting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from controller.engines.batch_systems.batch_job import BatchStatus, Cause, Phase
+from controller.engines.batch_systems.wrapper import CLAIMED, REFUSALS, JobRecords
+from controller.engines.contract import PREEMPTED_THERE, Outcome
+
+_SIGTERM = 15
+
+
+def outcome_of(
+    records: JobRecords, listed: Sequence[BatchStatus], past: Sequence[BatchStatus]
+) -> Outcome | None:
+    """Return the outcome of the jobs with one tag, or None while there is no proof.
+
+    `listed` are the jobs in the list of the batch system, `past` the runs in its accounting.
+    1. No proof while the batch system lists a job with the tag that has not ended: it still holds resources.
+       Nor while the accounting still shows a job alive that the list shows as ended, because the accounting
+       may then know more, such as a second run. An exit code 0 needs no accounting.
+    2. A job that has found the tag claimed by another job (CLAIMED) did not run the command, and is left out.
+    3. The batch system knows the cause: time limit, preemption, lost node, memory. Such a cause counts even
+       if the program has exited with code 0, because the program was told to end and did not finish its work.
+       A cancelled program whose record has the code 0 has completed.
+    4. A job that has found the tag claimed by its own first run was ended and run again by the batch system.
+       Its first run is lost, unless its record has the code 0.
+    5. The exit code is that of the record, or else that of the accounting. A job that the list shows as
+       COMPLETED has the code 0.
+
+    Example: the record says code 0, the accounting says TIMEOUT. The outcome is the reason time_limit.
+    """
+    if any(each.phase.alive for each in listed):
+        return None
+    over = {each.id for each in listed}
+    if records.code != 0 and any(each.phase.alive and each.id in over for each in past):
+        return None
+    runs = [each for each in (*past, *listed) if each.phase is Phase.ENDED and not _is_copy(each, records)]
+    proven = records.code is not None or records.signal is not None
+    code, signal = (records.code, records.signal) if proven else _status_of(runs)
+    refused = code if records.refused is None else records.refused
+    again = any(each.code == CLAIMED and each.id == records.job_id for each in runs)
+    if again and records.code != 0:
+        return Outcome(why="node_lost: the batch system ended the job and ran it a second time")
+    if not proven and refused in REFUSALS:
+        return Outcome(refused, None, f"launch_failed: {REFUSALS[refused]}")
+    first = next((each for each in runs if each.cause is not Cause.EXIT), None)
+    if first is None or (first.cause is Cause.CANCELLED and records.code == 0):
+        return None if code is None and signal is None else Outcome(code, signal)
+    # Leave out a code 0, because the accounting shows it for every job that the batch system has ended.
+    code = code or None
+    if first.cause is Cause.CANCELLED:
+        return Outcome(code, signal or (None if code else _SIGTERM))
+    return Outcome(code, signal, _why(first.cause, first.state))
+
+
+def _is_copy(run: BatchStatus, records: JobRecords) -> bool:
+    return run.code == CLAIMED and bool(records.job_id) and records.job_id != run.id
+
+
+def _status_of(runs: Sequence[BatchStatus]) -> tuple[int | None, int | None]:
+    for run in runs:
+        if run.code is not None or run.signal is not None:
+            return run.code, run.signal
+    return (0, None) if any(run.state == "COMPLETED" for run in runs) else (None, None)
+
+
+def _why(cause: Cause, state: str) -> str:
+    if cause is Cause.PREEMPTED:
+        return PREEMPTED_THERE
+    return f"{cause.value}: the batch system says {state}"

@@ -1,0 +1,1 @@
+"""The dialect of Slurm: scripts for sbatch, and the outputs of squeue, sacct and sinfo."""

@@ -1,0 +1,163 @@
+"""The shell part of a batch script: claims the attempt, runs the command, and records how it ended."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+
+from controller.engines.batch_systems.batch_job import BatchJob
+
+CLAIMED = 75
+"""The exit code of a script that finds its attempt already claimed. It has not run the command."""
+NO_RECORDS = 74
+"""The exit code of a script that cannot write records on its compute node. It has not run the command."""
+NO_WORKDIR = 73
+"""The exit code of a script that cannot enter the working directory. It has not run the command."""
+REFUSALS = {
+    CLAIMED: "another job with the same name has already run this attempt",
+    NO_RECORDS: "the directory of the records cannot be written on the compute node; set `records` of the "
+    "engine to a directory that the login node and the compute nodes share",
+    NO_WORKDIR: "the working directory cannot be entered on the compute node",
+}
+_SAFE_TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MOST_SIGNALS = 64
+
+
+def job_directory(job: BatchJob) -> str:
+    """Return the directory of the job's records as a word for a shell. A `~` at its begin is expanded."""
+    if _SAFE_TAG.fullmatch(job.tag) is None:
+        raise ValueError(f"{job.tag!r} cannot be the name of a job in a batch system")
+    return f"{shell_path(job.directory)}/{job.tag}"
+
+
+def shell_path(path: str) -> str:
+    """Return a path as a word for a shell, in which a `~` at the begin is expanded."""
+    if path == "~":
+        return '"$HOME"'
+    return '"$HOME"/' + shlex.quote(path[2:]) if path.startswith("~/") else shlex.quote(path)
+
+
+def script_body(job: BatchJob, job_variable: str) -> str:
+    """Return the lines of a batch script after the options of the batch system.
+
+    1. Create the directory of the records. If that fails, exit with NO_RECORDS.
+    2. Claim the attempt by creating the directory `claim`. A directory can be created only once, also on a
+       shared file system. If it exists, exit with CLAIMED: the batch system has accepted the job twice, or
+       runs it again.
+    3. Write the record `started`, set the environment and run the command.
+    4. Write the record `ended` with the exit code.
+
+    Invariant: at most one run of the command for each tag. A record has either its old content or its new
+    content, because it is written beside its place and then renamed.
+    `job_variable` is the variable with which the batch system tells a job its id.
+    """
+    lines = [
+        f"directory={job_directory(job)}",
+        "umask 077",
+        'mkdir -p "$directory" || exit ' + str(NO_RECORDS),
+        'if ! mkdir "$directory/claim"; then',
+        f'    if [ -d "$directory/claim" ]; then exit {CLAIMED}; else exit {NO_RECORDS}; fi',
+        "fi",
+        "record() {",
+        "    printf '%s\\n' \"at=$(date +%s) host=$(hostname) job=${" + job_variable + ':-} $2" '
+        '> "$directory/$1.new" && mv -f "$directory/$1.new" "$directory/$1"',
+        "}",
+        'record started "pid=$$"',
+        # Ignore SIGTERM in this shell, but not in the command, so that the shell can write the record `ended`
+        # after the command has ended.
+        "trap : TERM INT HUP USR1 USR2 XCPU",
+        # In a subshell, so that the variables of the user do not change how this script finds its programs.
+        "(",
+        *(f"export {name}={shlex.quote(value)}" for name, value in _environment(job)),
+        f"umask {job.umask if job.umask is not None else 0o022:03o}",
+    ]
+    if job.workdir:
+        lines.append(f'cd {shell_path(job.workdir)} || {{ : > "$directory/no-workdir"; exit {NO_WORKDIR}; }}')
+    lines += [
+        f"exec {shlex.join(job.command)} {_redirection(job)}",
+        ")",
+        "code=$?",
+        f'if [ -e "$directory/no-workdir" ]; then record ended refused={NO_WORKDIR}; exit {NO_WORKDIR}; fi',
+        'record ended "code=$code"',
+        "exit $code",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _environment(job: BatchJob) -> list[tuple[str, str]]:
+    # Leave out names that a shell cannot export, because one such line would end the script.
+    return [(name, value) for name, value in sorted(job.env.items()) if _VARIABLE.fullmatch(name)]
+
+
+def _redirection(job: BatchJob) -> str:
+    sign = ">>" if job.append else ">"
+    output = shell_path(job.output) if job.output else '"$directory/stdout"'
+    error = shell_path(job.error) if job.error else '"$directory/stderr"'
+    if job.output and job.output == job.error:
+        return f"< /dev/null {sign} {output} 2>&1"
+    return f"< /dev/null {sign} {output} 2{sign} {error}"
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecords:
+    """What the records of one job say. The times are by the clock of the compute node.
+
+    `code` is the exit code of the command. `signal` is the signal that ended the command; the shell shows it
+    as an exit code above 128. `refused` is the exit code of a script that has not run the command, such as
+    NO_WORKDIR. All three are None until the end.
+    """
+
+    tag: str
+    started_at: float | None = None
+    ended_at: float | None = None
+    host: str = ""
+    job_id: str = ""
+    code: int | None = None
+    signal: int | None = None
+    refused: int | None = None
+
+
+def read_command(directory: str, tag: str) -> str:
+    """Return a shell command that prints the records of a job, each line with its file. It exits with
+    NO_RECORDS if there is no directory for the job, because the job was forgotten.
+    """
+    place = f"{shell_path(directory)}/{shlex.quote(tag)}"
+    names = r"\( -name started -o -name ended \)"
+    found = f"find {place} -maxdepth 1 {names} -type f -exec grep -H '' {{}} +"
+    return f"[ -d {place} ] || exit {NO_RECORDS}; {found}"
+
+
+def ids_command(directory: str) -> str:
+    """Return a shell command that prints the ids of all jobs that have a directory of records."""
+    place = shell_path(directory)
+    return f"[ ! -d {place} ] || find {place} -mindepth 2 -maxdepth 2 -name id -exec cat {{}} +"
+
+
+def parse_records(text: str, tag: str) -> JobRecords:
+    """Return the records in the output of `read_command`."""
+    kinds: dict[str, dict[str, str]] = {}
+    for line in text.splitlines():
+        match = re.fullmatch(r".*/(started|ended):(at=.*)", line)
+        if match is not None:
+            kinds[match[1]] = dict(word.partition("=")[::2] for word in match[2].split())
+    return _records(tag, kinds)
+
+
+def _records(tag: str, kinds: dict[str, dict[str, str]]) -> JobRecords:
+    started, ended = kinds.get("started", {}), kinds.get("ended", {})
+    try:
+        refused = int(ended["refused"]) if "refused" in ended else None
+        shown = int(ended["code"]) if ended and refused is None else None
+        started_at = float(started["at"]) if started else None
+        ended_at = float(ended["at"]) if ended else None
+    except (KeyError, ValueError):
+        # Treat a damaged record as missing, because the batch system can still say how the job ended.
+        return JobRecords(tag)
+    signal = shown - 128 if shown is not None and 128 < shown <= 128 + _MOST_SIGNALS else None
+    either = ended or started
+    code = None if signal else shown
+    return JobRecords(
+        tag, started_at, ended_at, either.get("host", ""), either.get("job", ""), code, signal, refused
+    )

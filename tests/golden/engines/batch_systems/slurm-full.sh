@@ -1,0 +1,42 @@
+#!/bin/sh
+#SBATCH --job-name=corral-0f3a9c112233-8-2-0
+#SBATCH --no-requeue
+#SBATCH --output=/dev/null
+#SBATCH --error=/dev/null
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1
+#SBATCH --cpus-per-task=4
+#SBATCH --mem=16384M
+#SBATCH --gres=gpu:a100:2
+#SBATCH --nodelist=n1
+#SBATCH --time=1-02:03:04
+#SBATCH --partition=gpu
+#SBATCH --account=proj-a
+#SBATCH --qos=tight
+#SBATCH --constraint=nvlink&hbm3
+#SBATCH --licenses=matlab:1
+#SBATCH --exclusive
+#SBATCH --comment="r_sum_ __touch x_"
+directory="$HOME"/.corral/batch/corral-0f3a9c112233-8-2-0
+umask 077
+mkdir -p "$directory" || exit 74
+if ! mkdir "$directory/claim"; then
+    if [ -d "$directory/claim" ]; then exit 75; else exit 74; fi
+fi
+record() {
+    printf '%s\n' "at=$(date +%s) host=$(hostname) job=${SLURM_JOB_ID:-} $2" > "$directory/$1.new" && mv -f "$directory/$1.new" "$directory/$1"
+}
+record started "pid=$$"
+trap : TERM INT HUP USR1 USR2 XCPU
+(
+export EPOCHS=3
+export PROMPT='a
+b'
+umask 027
+cd '/data/my project' || { : > "$directory/no-workdir"; exit 73; }
+exec python train.py --name 'it'"'"'s' < /dev/null >> /data/out.log 2>&1
+)
+code=$?
+if [ -e "$directory/no-workdir" ]; then record ended refused=73; exit 73; fi
+record ended "code=$code"
+exit $code

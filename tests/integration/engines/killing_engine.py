@@ -1,0 +1,101 @@
+"""A Slurm engine that kills its controller once, at a chosen step. Tests name this file as a plugin file."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from controller.engines.batch_systems.batch_engine import BatchEngine
+from controller.engines.batch_systems.engine_types import SlurmEngineType
+from controller.engines.contract import EngineScope, ExecutionEngine, Outcome, Ref, Seen, Task
+
+STEPS = (
+    "before ask",
+    "after ask",
+    "after the first look that shows the job",
+    "after the first look that shows the job running",
+    "after the first look that shows the end",
+    "before proof",
+    "after proof",
+    "before forget",
+    "after forget",
+)
+END_STEPS = ("before end", "after end")
+
+
+class KillingEngine(ExecutionEngine):
+    """Passes all calls to the engine of Slurm, and kills this process at the step `step` if the file `once`
+    does not exist yet.
+    """
+
+    caps = BatchEngine.caps
+
+    def __init__(self, inner: BatchEngine, step: str, once: Path) -> None:
+        self._inner = inner
+        self._step = step
+        self._once = once
+
+    def _reach(self, step: str) -> None:
+        if step == self._step and not self._once.exists():
+            self._once.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    async def look(self) -> Seen:
+        seen = await self._inner.look()
+        for each in seen.jobs:
+            self._reach("after the first look that shows the job")
+            if each.state.value == "running":
+                self._reach("after the first look that shows the job running")
+            if each.state.value == "ended":
+                self._reach("after the first look that shows the end")
+        return seen
+
+    async def ask(self, task: Task, tag: str, *, again: bool) -> Ref:
+        self._reach("before ask")
+        ref = await self._inner.ask(task, tag, again=again)
+        self._reach("after ask")
+        return ref
+
+    async def end(self, ref: Ref, grace_s: float) -> None:
+        self._reach("before end")
+        await self._inner.end(ref, grace_s)
+        self._reach("after end")
+
+    async def proof(self, ref: Ref, tag: str) -> Outcome | None:
+        self._reach("before proof")
+        outcome = await self._inner.proof(ref, tag)
+        if outcome is not None:
+            self._reach("after proof")
+        return outcome
+
+    async def forget(self, ref: Ref, tag: str) -> None:
+        self._reach("before forget")
+        await self._inner.forget(ref, tag)
+        self._reach("after forget")
+
+    def script(self, task: Task, tag: str) -> str:
+        return self._inner.script(task, tag)
+
+    async def logs(self, ref: Ref, stream: str, *, follow: bool) -> AsyncIterator[bytes]:
+        async for piece in self._inner.logs(ref, stream, follow=follow):
+            yield piece
+
+
+@dataclass(frozen=True, slots=True)
+class KillingSlurm:
+    """`step` is the step at which the controller is killed, once; an empty step kills no controller."""
+
+    name: ClassVar[str] = "killing-slurm"
+
+    records: str = ""
+    step: str = ""
+    once: str = ""
+    qos: str = ""
+
+    def connect(self, scope: EngineScope) -> Any:
+        kind = SlurmEngineType(partitions=("gpu",), records=self.records, qos=self.qos)
+        return KillingEngine(kind.connect(scope), self.step, Path(self.once))
