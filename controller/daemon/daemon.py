@@ -168,6 +168,7 @@ class Daemon:
                 self.now,
                 self.ask,
                 self.agents.open,
+                self.agents.close_link,
                 self.remove_node,
                 store.id,
                 self.cluster,

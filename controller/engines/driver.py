@@ -172,9 +172,13 @@ class EngineDriver:
 
     async def _run(self) -> None:
         while True:
-            if self.breaker.may_look(self._journal.now()):
-                await self.run_round()
-            self.request_all()
+            try:
+                if self.breaker.may_look(self._journal.now()):
+                    await self.run_round()
+                self.request_all()
+            except Exception:
+                # The controller refuses inputs while its store cannot be written. The next round tries again.
+                log.exception("engine %s: a round failed", self.name)
             self._wake.clear()
             try:
                 await asyncio.wait_for(self._wake.wait(), self.rules.interval_s)

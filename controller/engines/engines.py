@@ -40,6 +40,7 @@ class Controller:
     now: Callable[[], float]
     ask: Callable[[inputs.Input], Awaitable[Reply]]
     open_link: Callable[[NodeLink], None]
+    close_link: Callable[[str], Awaitable[None]]
     remove_node: Callable[[str, str], Awaitable[Reply]]
     store_id: str
     cluster: str
@@ -82,6 +83,8 @@ class Engines:
             same = shared and old.engines.get(name) == config.engines.get(name)
             if not same:
                 driver = self.drivers.pop(name)
+                for node in driver.nodes.names:
+                    await self._controller.close_link(node)
                 await driver.close()
                 if name not in config.engines:
                     for node in driver.nodes.names:

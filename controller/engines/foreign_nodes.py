@@ -100,7 +100,7 @@ class ForeignNodes:
             self._nodes[name] = node
             if before is None:
                 self.actions.open(name, node)
-            elif before.facts != node.facts:
+            elif before.facts != node.facts and not node.pilot:
                 self.actions.renew(name)
             await self._follow_drain(name, node, engine_drain)
         for name in [name for name in self._nodes if name not in found]:

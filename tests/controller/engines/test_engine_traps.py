@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -483,3 +485,68 @@ async def test_before_the_first_complete_look_no_node_says_hello(tmp_path: Path)
     world.complete = True
     await rig.round()
     assert rig.driver.problem("fake-n1") == ""
+
+
+async def test_a_controller_that_refuses_inputs_does_not_end_the_driver(tmp_path: Path) -> None:
+    """As while the store of the controller cannot be written."""
+    rig = Rig(tmp_path / "fake", interval_s=0.01)
+    tries = []
+
+    async def refuse(name: str) -> bool:
+        tries.append(name)
+        raise RuntimeError("the store cannot be written")
+
+    works = rig.driver.nodes.actions
+    rig.driver.nodes.actions = replace(works, add=refuse)
+    rig.driver.open()
+    async with asyncio.timeout(30):
+        while len(tries) < 3:
+            rig.now += 1
+            await asyncio.sleep(0.01)
+        rig.driver.nodes.actions = works
+        while rig.added != ["fake-n1", "fake-n2"]:
+            rig.now += 1
+            await asyncio.sleep(0.01)
+    await rig.driver.close()
+
+
+async def test_a_changed_node_says_hello_again_with_its_new_resources(rig: Rig) -> None:
+    renewed: list[str] = []
+    rig.driver.nodes.actions = replace(rig.driver.nodes.actions, renew=renewed.append)
+    rig.world.nodes[0] = ForeignNode("n1", NodeFacts(32_000, 256_000))
+    await rig.round()
+    assert renewed == ["fake-n1"]
+    hello = rig.driver.hello("fake-n1")
+    assert hello.facts.cpu_milli == 32_000
+    assert dict(hello.facts.labels) == {"engine": "fake"}
+    assert not hello.facts.leases
+
+
+async def test_one_empty_answer_does_not_end_a_stopped_job(rig: Rig) -> None:
+    """The job may still run, and its GPUs must not be given to another job."""
+    await running(rig)
+    rig.world.ignores_end = True
+    rig.stop(1)
+    rig.world.lies_empty = 1
+    await rig.rounds(2)
+    assert rig.ended(1) is None
+    rig.world.lies_empty = 100
+    await rig.rounds(4)
+    ended = rig.ended(1)
+    assert ended is not None
+    assert ended.why == "cancelled"
+
+
+async def test_an_ask_is_on_disk_before_it_is_sent(rig: Rig) -> None:
+    """A look right after a kill may not show the foreign job yet. The record alone prevents a second one."""
+    rig.world.answer_lost = "killed"
+    tag = rig.start(1)
+    await rig.settle()
+    rig.world.answer_lost = ""
+    await rig.restart()
+    rig.world.lies_empty = 1
+    await rig.round()
+    assert [(each.job, each.attempt) for each in rig.connect().attempts] == [(1, 1)]
+    await rig.rounds(2)
+    assert [again for _, again in rig.world.asks[1:]] in ([], [True])
+    assert len(rig.world.of(tag)) == 1

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
+from controller.engines.engine_links import PilotLink
 from controller.nodes.link import LinkLost, NodeLink
 from controller.nodes.local import LocalLink
 from controller.nodes.ssh.connector import SshConnector
@@ -84,7 +85,19 @@ class SshLinkSetup(LinkSetup):
         await self.server.wait_until_commands_end()
 
 
-LINK_SETUPS: dict[str, type[LinkSetup]] = {"local": LocalLinkSetup, "ssh": SshLinkSetup}
+class PilotLinkSetup(LocalLinkSetup):
+    """The agent of a pilot node, to which an execution engine opens the channel."""
+
+    def link(self, ping_s: float = 5.0, silence_s: float = 15.0) -> NodeLink:
+        host = replace(HOST, spool=str(self.spool))
+        return PilotLink("gpu01", LocalLink("gpu01", host).connect, ping_s, silence_s)
+
+
+LINK_SETUPS: dict[str, type[LinkSetup]] = {
+    "local": LocalLinkSetup,
+    "pilot": PilotLinkSetup,
+    "ssh": SshLinkSetup,
+}
 
 
 class FrameListener:

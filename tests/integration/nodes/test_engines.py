@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import tomli_w
 
 from tests.agent.dockerd import DockerDaemon, docker_daemon
 from tests.agent.images import IMAGE
@@ -88,18 +89,18 @@ def test_stop_time_limit_and_drain(system: System) -> None:
 
 
 def test_kills_of_the_controller_lose_and_double_nothing(system: System, tmp_path: Path) -> None:
-    chance = random.Random(7)
-    runs = tmp_path / "runs"
     system.start()
     system.await_nodes("here-local")
+    kill_often(system, tmp_path, "here", ())
+    system.until(lambda: not [*system.state.glob("engines/here/jobs/*")], "all foreign jobs are forgotten")
+
+
+def kill_often(system: System, place: Path, engine: str, flags: tuple[str, ...]) -> None:
+    """Run jobs, kill the controller several times meanwhile, and check that each job ran exactly once."""
+    chance, runs = random.Random(7), place / "runs"
+    command = "echo $CORRAL_JOB_ID >> {}; sleep {:.1f}; exit 3"
     jobs = [
-        submit(
-            system,
-            "--",
-            "sh",
-            "-c",
-            f"echo $CORRAL_JOB_ID >> {runs}; sleep {chance.uniform(0, 3):.1f}; exit 3",
-        )
+        submit(system, *flags, "--", "sh", "-c", command.format(runs, chance.uniform(0, 3)), engine=engine)
         for _ in range(12)
     ]
     for _ in range(5):
@@ -110,8 +111,23 @@ def test_kills_of_the_controller_lose_and_double_nothing(system: System, tmp_pat
     done = system.await_jobs(jobs)
     assert {view.exit_code for view in done.values()} == {3}
     assert Counter(map(int, runs.read_text().split())) == dict.fromkeys(jobs, 1)
-    system.until(lambda: not [*system.state.glob("engines/here/jobs/*")], "all foreign jobs are forgotten")
-    assert foreign_jobs(system) == []
+    assert foreign_jobs(system, engine) == []
+
+
+def test_a_changed_table_is_applied_while_jobs_run(system: System) -> None:
+    system.start()
+    system.await_nodes("here-local")
+    job = submit(system, "--", "sh", "-c", "sleep 3; exit 8")
+    system.await_jobs([job], JobState.RUNNING)
+    system.sections["engines"]["here"]["cpus"] = 32
+    system.config.write_text(tomli_w.dumps(system.sections))
+    system.corral("config", "apply", "--yes")
+    system.until(lambda: "/32 " in system.corral("nodes"), "the node has its new CPUs")
+    assert system.await_jobs([job])[job].exit_code == 8
+    del system.sections["engines"]
+    system.config.write_text(tomli_w.dumps(system.sections))
+    system.corral("config", "apply", "--yes")
+    system.until(lambda: "here-local" not in system.corral("nodes"), "the node of the engine is removed")
 
 
 def test_an_engine_with_live_jobs_cannot_be_removed(system: System) -> None:
@@ -142,19 +158,27 @@ def daemon() -> Iterator[DockerDaemon]:
         yield made
 
 
-def test_containers_outlive_a_kill_of_dockerd_and_of_the_controller(
-    build: Callable[..., System], daemon: DockerDaemon, tmp_path: Path
-) -> None:
-    system = build("gpu01")
-    options = {
-        "socket": f"{daemon.place}/sock",
-        "image": IMAGE,
-        "pull": "never",
-        "mount_roots": [str(tmp_path)],
-    }
+def with_docker(system: System, daemon: DockerDaemon, place: Path) -> System:
+    """Add the container engine on a dockerd."""
+    options = {"socket": f"{daemon.place}/sock", "pull": "never", "mount_roots": [str(place)]}
     system.sections["engines"] = {"docker": {"type": "docker", **COMMON, "timeout_s": 5.0, **options}}
     system.start()
     system.until(lambda: "docker-" in system.corral("nodes"), "the node of the engine is there")
+    return system
+
+
+def test_kills_of_the_controller_lose_and_double_no_container(
+    build: Callable[..., System], daemon: DockerDaemon, tmp_path: Path
+) -> None:
+    system = with_docker(build("gpu01"), daemon, tmp_path)
+    kill_often(system, tmp_path, "docker", ("--image", IMAGE, "--mount", str(tmp_path)))
+    system.until(lambda: daemon.names() == [], "all containers are removed")
+
+
+def test_containers_outlive_a_kill_of_dockerd_and_of_the_controller(
+    build: Callable[..., System], daemon: DockerDaemon, tmp_path: Path
+) -> None:
+    system = with_docker(build("gpu01"), daemon, tmp_path)
     wait = (
         f"echo begun; echo run >> {tmp_path}/runs; while [ ! -e {tmp_path}/go ]; do sleep 0.1; done; exit 4"
     )
