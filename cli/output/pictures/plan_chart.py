@@ -18,6 +18,8 @@ LANE, GAP, CURVE = 9.0, 6.0, 60.0
 """Heights in units of the image: the lane of one GPU, the space between two nodes, and the curve of free
 GPUs.
 """
+LETTER = 5.2
+"""The width of a letter of a job's name, in units of the image."""
 LANES = 16
 """The most lanes (lines of the image, one for each GPU) of a node. Jobs on further GPUs share the last
 lane.
@@ -25,6 +27,7 @@ lane.
 
 STYLE = """
 svg { background: #fff; font: 11px sans-serif; }
+.job { font-size: 9px; fill: #fff; } .limit-job, .likely-job { font-size: 9px; fill: #123; }
 .grid { stroke: #ddd; } .tick, .name { fill: #444; } .block { fill: #999; opacity: .25; }
 .certain { fill: #2563a8; } .limit { fill: #86b0da; } .likely { fill: #c9dcef; stroke: #2563a8;
 stroke-dasharray: 3 2; } .free { fill: none; stroke: #2b8a3e; stroke-width: 1.5; }
@@ -119,7 +122,21 @@ def _node(name: str, bars: list[Bar], blocks: list[PlanBlock], lanes: int, x: Sc
             )
             for each, first, count in bars
         ),
+        *(_name(each, x, top + first * LANE, count) for each, first, count in bars),
     )
+
+
+def _name(entry: PlanEntry, x: Scale, top: float, lanes: int) -> Markup:
+    """Return the number and the name of a job as text in its bar; only the number, or nothing, if the bar is
+    too short.
+    """
+    left = x(max(entry.starts_at, x.low))
+    right = x(min(x.high if entry.ends_at is None else entry.ends_at, x.high))
+    label, name = printable(entry.label, 12), printable(entry.name, 30)
+    text = next((each for each in (f"{label} {name}", label) if len(each) * LETTER + 6 <= right - left), "")
+    kind = "job" if entry.certainty == CERTAIN else f"{entry.certainty}-job"
+    middle = top + lanes * LANE / 2 + 2.5
+    return el("text", text, class_=kind, x=left + 3, y=middle) if text else Markup("")
 
 
 def _rect(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from xml.etree import ElementTree
 
 from cli.commands.plan import _notes, table
@@ -43,3 +44,13 @@ def test_picture_has_a_bar_for_each_job_on_each_node_and_is_well_formed() -> Non
     assert page.startswith("<!doctype html>")
     assert "a&lt;b" in page
     assert "<td>a<b" not in page
+
+
+def test_bars_have_the_names_of_their_jobs_if_they_are_long_enough() -> None:
+    plan = example()
+    drawn = ElementTree.fromstring(plan_svg(plan))
+    names = [each.text for each in drawn.iter(f"{SVG}text") if (each.get("class") or "").endswith("job")]
+    assert names == ["1 a<b", "2 b", "2 b"]
+    short = replace(plan, horizon_s=30 * 86_400.0)
+    drawn = ElementTree.fromstring(plan_svg(short))
+    assert "1 a<b" not in [each.text for each in drawn.iter(f"{SVG}text")]
