@@ -44,7 +44,8 @@ class SimulatedJob:
     attempts: int = 0
     requeues: int = 0
     lost_gpu_s: float = 0.0
-    """GPU-seconds of work that the job lost, because attempts were stopped before they had saved it."""
+    """GPU-seconds of work that the job lost, because attempts were stopped before they had saved it, and of
+    start overhead that it spent again."""
     moves: int = 0
     """Number of times that rebalancing moved the job to other nodes."""
     allocations: tuple[Allocation, ...] = ()

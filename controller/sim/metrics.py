@@ -25,6 +25,7 @@ class Figures:
     p95_wait_s: float
     mean_flow_s: float
     """Mean time from submit to end."""
+    p99_flow_s: float
     max_flow_s: float
     utilisation: float
     """GPU-seconds of the jobs' last attempts, divided by the GPU-seconds of the cluster from the first submit
@@ -43,7 +44,8 @@ class Figures:
     its resources or because its node was lost.
     """
     gpu_hours_lost: float
-    """GPU-hours of work that was lost, because attempts were stopped before they had saved it."""
+    """GPU-hours of work that was lost, because attempts were stopped before they had saved it, and GPU-hours
+    of start overhead that jobs spent again after they had been stopped."""
     moves: int = 0
     """Number of moves by rebalancing. In a move, a job is preempted and continues on other nodes."""
 
@@ -69,6 +71,7 @@ def figures_of(
         p50_wait_s=quantile(waits, 0.5),
         p95_wait_s=quantile(waits, 0.95),
         mean_flow_s=mean(flows),
+        p99_flow_s=quantile(flows, 0.99),
         max_flow_s=max(flows, default=0.0),
         utilisation=_part(work, capacity_time(capacity, more, first, last)),
         fragmentation=_idle_while_wanted(records, held, capacity, more),

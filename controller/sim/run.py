@@ -323,6 +323,8 @@ def simulate(task: RunTask, progress: Progress | None = None) -> tuple[Simulatio
     records.by_job = {job: each for job, each in records.by_job.items() if job in simulation.trace_jobs}
     for number, record in records.by_job.items():
         record.number = simulation.trace_jobs[number].number
+        # The events contain the work that was not saved. Only the simulation knows the start overhead.
+        record.lost_gpu_s += record.gpus * simulation.repeated_overhead_s.get(number, 0.0)
     return simulation, records, story
 
 
@@ -340,10 +342,11 @@ def _simulation(task: RunTask, pipeline: Pipeline, records: SimulatedJobs) -> Si
 
 
 def with_exact_estimate(work: TraceJob) -> TraceJob:
-    """Return the same job with its actual run time as its time limit."""
-    limit = work.spec.time_limit_s
-    runtime = work.runtime_s if limit is None else min(work.runtime_s, limit)
-    return replace(work, runtime_s=runtime, spec=replace(work.spec, time_limit_s=runtime or 1.0))
+    """Return the same job with its actual run time, including its start overhead, as its time limit."""
+    limit, overhead = work.spec.time_limit_s, work.start_overhead_s
+    held = overhead + work.runtime_s if limit is None else min(overhead + work.runtime_s, limit)
+    runtime = max(0.0, held - overhead)
+    return replace(work, runtime_s=runtime, spec=replace(work.spec, time_limit_s=held or 1.0))
 
 
 def run_policies(

@@ -66,7 +66,13 @@ class Simulation:
         self.now = 0.0
         self.agents = VirtualAgents(lambda key: self._planned_run(key[0]), self._started_at)
         self.planned_runs: dict[int, PlannedRun] = {}
-        """For each job id: the run time, exit code and checkpoint interval of the next attempt."""
+        """For each job id: the run time, exit code, checkpoint interval and start overhead of the next
+        attempt.
+        """
+        self.repeated_overhead_s: dict[int, float] = {}
+        """For each job id: the seconds of start overhead that later attempts must spend again, although the
+        work of the attempt was saved.
+        """
         self.lost_nodes = LostNodes(self)
         self.refused: list[tuple[TraceJob, Refusal]] = []
         self.trace_jobs: dict[int, TraceJob] = {}
@@ -119,7 +125,9 @@ class Simulation:
             self._first_ids[work.number] = reply.jobs[0]
             for job in reply.jobs:
                 self.trace_jobs[job] = work
-                self.planned_runs[job] = PlannedRun(work.runtime_s, work.code, work.checkpoint_every_s)
+                self.planned_runs[job] = PlannedRun(
+                    work.runtime_s, work.code, work.checkpoint_every_s, work.start_overhead_s
+                )
         else:
             self.refused.append((work, reply))
 
@@ -244,8 +252,12 @@ class Simulation:
         # Subtract the work only once, because all members of a gang report the same checkpoint.
         self._saved.add(key)
         planned = self._planned_run(status.job)
-        done = status.checkpoint.at - status.started_at
-        self.planned_runs[status.job] = replace(planned, runtime_s=max(0.0, planned.runtime_s - done))
+        ran_s = status.checkpoint.at - status.started_at
+        left_s = max(0.0, planned.runtime_s - planned.saved_work_s(ran_s))
+        self.planned_runs[status.job] = replace(planned, runtime_s=left_s)
+        if planned.start_overhead_s:
+            spent_s = min(ran_s, planned.start_overhead_s)
+            self.repeated_overhead_s[status.job] = self.repeated_overhead_s.get(status.job, 0.0) + spent_s
 
     @property
     def next_at(self) -> float:

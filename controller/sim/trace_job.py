@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from wire.job.arrays import array_indices
 from wire.job.spec import JobSpec
@@ -25,8 +25,16 @@ class TraceJob:
     checkpoint_every_s: float | None = None
     """Seconds between two checkpoints that the job writes while it runs; None if the job writes no
     checkpoints."""
+    start_overhead_s: float = 0.0
+    """Seconds at the beginning of each attempt in which the job does no work, because it loads its program
+    and its checkpoint. They are added to `runtime_s`."""
 
     @property
     def count(self) -> int:
         """Return the number of jobs that the submit makes: 1, or the number of elements of an array."""
         return len(array_indices(self.spec.array)) if self.spec.array else 1
+
+
+def without_time_limit(work: TraceJob) -> TraceJob:
+    """Return the same job without its time limit, so that the scheduler does not know how long it runs."""
+    return replace(work, spec=replace(work.spec, time_limit_s=None))

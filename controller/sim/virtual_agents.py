@@ -17,13 +17,25 @@ AttemptReports = dict[str, AttemptStatus]
 
 @dataclass(frozen=True, slots=True)
 class PlannedRun:
-    """The plan of an attempt: its run time in seconds, its exit code, and the seconds between two checkpoints
-    that it writes while it runs (None: it writes none).
+    """The plan of an attempt: the seconds of work that are left, its exit code, and the seconds between two
+    checkpoints that it writes while it runs (None: it writes none).
     """
 
     runtime_s: float
     code: int = 0
     checkpoint_every_s: float | None = None
+    start_overhead_s: float = 0.0
+    """The seconds at the beginning of the attempt in which the job does no work."""
+
+    @property
+    def held_s(self) -> float:
+        """Return the seconds from the start to the end of the attempt, if nothing stops it."""
+        return self.start_overhead_s + self.runtime_s
+
+    def saved_work_s(self, after_s: float) -> float:
+        """Return the seconds of work in a checkpoint that the attempt wrote `after_s` seconds after its
+        start."""
+        return max(0.0, after_s - self.start_overhead_s)
 
 
 def hello_of(
@@ -56,7 +68,7 @@ class VirtualAgents:
     ) -> tuple[AttemptReports, float]:
         """Start an attempt on these nodes. Return the agents' reports, and the seconds until the attempt
         ends."""
-        runtime, since = self._planned_run(key).runtime_s, self._started_at(key, now)
+        runtime, since = self._planned_run(key).held_s, self._started_at(key, now)
         if limit_s is not None:
             runtime = min(runtime, limit_s)
         started = dict.fromkeys(nodes, AttemptStatus(*key, pid=key[0], started_at=since))
@@ -116,7 +128,7 @@ class VirtualAgents:
         planned = self._planned_run(key)
         # Compare `now` with start + run time, the time for which the end was scheduled. Because of rounding,
         # `now - started_at` could be less than the run time.
-        if now >= started_at + planned.runtime_s:
+        if now >= started_at + planned.held_s:
             return AttemptStatus(*key, key[0], started_at, now, planned.code)
         return AttemptStatus(*key, key[0], started_at, now, signal=15, why="time_limit")
 

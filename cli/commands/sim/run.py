@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
@@ -16,6 +16,7 @@ from cli.flags import argument, option, switch, with_flag_groups
 from cli.output.formats import Column, Format, Output, Table, write
 from cli.output.stderr import print_note
 from cli.registry import examples
+from wire import amounts
 from wire.http import addresses
 
 # Import these modules only for type checks, because numpy and pydantic are slow to import.
@@ -33,6 +34,7 @@ EXAMPLES = examples(
     "corral sim run jobs.csv --nodes 16 --gpus 8 --jobs-csv starts.csv -o json",
     "corral sim run jobs.csv --nodes 16 --gpus 8 --compare fcfs,easy --report report.html",
     "corral sim run jobs.csv --nodes 16 --gpus 8 --config scheduler.toml --profile training",
+    "corral sim run jobs.csv --nodes 8 --gpus 8 --unknown-durations --start-overhead 30s",
     "corral sim run jobs.csv --config lab.toml --story week.story --report week.html",
 )
 
@@ -61,6 +63,22 @@ class RunFlags(policy_options.PolicyFlags, policy_options.ClusterFlags):
             "advance.",
         ),
     ] = False
+    unknown_durations: Annotated[
+        bool,
+        switch(
+            "--unknown-durations",
+            "Hide the time limits of the jobs from the scheduler. Each job runs for its whole run time.",
+        ),
+    ] = False
+    start_overhead: Annotated[
+        str,
+        option(
+            "--start-overhead",
+            "COLUMN|TIME",
+            "Time that each start and restart of a job takes before the job works: the name of a column of "
+            "the table (in seconds), or one time for all jobs (30s, or a number of seconds).",
+        ),
+    ] = ""
     same_second: Annotated[
         str,
         option(
@@ -101,6 +119,23 @@ class RunFlags(policy_options.PolicyFlags, policy_options.ClusterFlags):
     skip_bad: Annotated[
         bool, switch("--skip-bad", "Skip invalid lines of the log, and report their number.")
     ] = False
+
+    def overhead(self) -> tuple[float, str]:
+        """Return the start overhead of all jobs in seconds, and the column with the overhead of each job. At
+        most one of them is not empty. Raise CommandError if the flags contradict each other.
+        """
+        if self.unknown_durations and self.clairvoyant:
+            raise CommandError(
+                "--unknown-durations cannot be combined with --clairvoyant",
+                "With --clairvoyant the scheduler knows the run time of each job.",
+            )
+        text = self.start_overhead.strip()
+        if not text[:1].isdigit():
+            return 0.0, text.lower()
+        try:
+            return float(text) if text.replace(".", "", 1).isdigit() else amounts.seconds(text), ""
+        except ValueError as error:
+            raise CommandError(f"--start-overhead: {error}") from None
 
 
 @with_flag_groups
@@ -162,17 +197,25 @@ def simulate(
         from controller.sim.logs.job_log import read_log
         from controller.sim.logs.swf import SwfFilter, SwfOptions, ZeroRuns
         from controller.sim.run import RunTask, SameSecond
+        from controller.sim.trace_job import without_time_limit
 
         reading = SwfOptions(
             policy_options.one_of(ZeroRuns, flags.zero_runs, "--zero-runs"),
             policy_options.one_of(SwfFilter, flags.swf_filter, "--swf-filter"),
         )
         together = policy_options.one_of(SameSecond, flags.same_second, "--same-second")
+        overhead_s, overhead_column = flags.overhead()
         chosen = load(addresses.find_config(flags.config))
         policies = flags.policies(chosen, flags.estimate, profile)
-        read = read_log(log, skip_bad=flags.skip_bad, options=option_columns())
+        read = read_log(
+            log, skip_bad=flags.skip_bad, options=option_columns(), overhead_column=overhead_column
+        )
         cluster = flags.cluster() or policy_options.find_cluster(read, chosen, explicit=bool(flags.config))
         work, dropped = read.work(cluster, reading)
+        if overhead_s:
+            work = [replace(job, start_overhead_s=overhead_s) for job in work]
+        if flags.unknown_durations:
+            work = [without_time_limit(job) for job in work]
         count = sum(job.count for job in work)
         _print_notes(read, cluster, count, dropped)
         story: tuple[StoryStep, ...] = ()

@@ -156,11 +156,16 @@ class GpuJobTable:
        names jobs by number or by name. A name stands for all jobs with this name that were submitted earlier.
     """
 
-    def __init__(self, file: LogFile, options: OptionColumns = NO_OPTION_COLUMNS) -> None:
+    def __init__(
+        self, file: LogFile, options: OptionColumns = NO_OPTION_COLUMNS, overhead_column: str = ""
+    ) -> None:
         self._names: set[str] = set()
         self._file = file
         self._options = options
-        self._columns = (*COLUMNS, *options.names, *options.dependencies, *options.after_all)
+        self._overhead_column = overhead_column
+        """The column with the start overhead of each job; empty if no column has it."""
+        overhead = [overhead_column] if overhead_column and overhead_column not in COLUMNS else []
+        self._columns = (*COLUMNS, *options.names, *options.dependencies, *options.after_all, *overhead)
         self._specs: dict[tuple[str, ...], JobSpec] = {}
         self._count = 0
         self._dependent: list[tuple[int, int, Mapping[str, str]]] = []
@@ -175,6 +180,11 @@ class GpuJobTable:
             jobs += self._read(line, cells, len(jobs))
         if self._dependent:
             self._read_dependencies(jobs)
+        if self._overhead_column and self._overhead_column not in self._names:
+            among = f"there is no column {self._overhead_column!r} with the start overhead of the jobs"
+            raise LogRefused(
+                self._file.name, among, "--start-overhead names a column, or a time such as 30s."
+            )
         return [job for job in jobs if job is not None]
 
     def _csv(self) -> Iterator[tuple[int, Mapping[str, str]]]:
@@ -287,6 +297,7 @@ class GpuJobTable:
                 raise ValueError(f"{name} is missing")
         every = _cell(cells, "checkpoint_every", _interval) if "checkpoint_every" in cells else None
         submit_s = _cell(cells, "submit", _number)
+        column = self._overhead_column
         return TraceJob(
             number=_cell(cells, "job", _whole),
             submit_s=submit_s,
@@ -295,6 +306,7 @@ class GpuJobTable:
             user=cells.get("user", "nobody"),
             code=_cell(cells, "code", _whole) if "code" in cells else 0,
             checkpoint_every_s=every,
+            start_overhead_s=_cell(cells, column, _span) if column in cells else 0.0,
         )
 
     def _spec(self, cells: Mapping[str, str], submit_s: float) -> JobSpec:

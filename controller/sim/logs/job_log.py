@@ -54,18 +54,28 @@ class JobLog:
         return work, dropped
 
 
-def read_log(path: Path, *, skip_bad: bool = False, options: OptionColumns = NO_OPTION_COLUMNS) -> JobLog:
+def read_log(
+    path: Path,
+    *,
+    skip_bad: bool = False,
+    options: OptionColumns = NO_OPTION_COLUMNS,
+    overhead_column: str = "",
+) -> JobLog:
     """Read the whole log. An invalid line raises LogRefused, or is skipped if `skip_bad` is True.
 
     `options` describes the columns of a table that are named like options of corral submit.
+    `overhead_column` is the column with the start overhead of each job; empty if no column has it.
     """
     with LogFile(path, skip_bad=skip_bad) as file:
         log = JobLog(file.name, file.form, bad=file.bad)
+        if log.form is LogFormat.SWF and overhead_column:
+            message = f"a log in SWF has no column {overhead_column!r}"
+            raise LogRefused(file.name, message, "Give --start-overhead a time such as 30s.")
         if log.form is LogFormat.SWF:
             swf = SwfLog(file)
             log.lines, log.processors = list(swf), swf.processors
         else:
-            table = GpuJobTable(file, options)
+            table = GpuJobTable(file, options, overhead_column)
             log.table = table.jobs(log.form)
             log.unread = table.unread
     if not (log.lines or log.table):

@@ -12,6 +12,7 @@ FIGURES: dict[str, str] = {
     "p50_wait_s": "Median wait",
     "p95_wait_s": "95 % of jobs waited at most",
     "mean_flow_s": "Mean time from submit to end",
+    "p99_flow_s": "99 % of jobs ended after at most",
     "max_flow_s": "Longest time from submit to end",
     "utilisation": "Utilisation",
     "fragmentation": "Capacity idle while jobs waited",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from controller.config import Config
 from controller.sim.cluster import nodes_of
-from controller.sim.run import Policy, RunTask, run
+from controller.sim.run import Policy, RunTask, run, with_exact_estimate
 from controller.sim.trace_job import TraceJob
 from wire.job.gangs import Gang
 from wire.job.spec import JobSpec
@@ -67,3 +69,26 @@ def test_an_elastic_job_that_shrinks_ends_at_its_original_time() -> None:
     rows = {row.job: (row.start / HOUR, row.end / HOUR) for row in found.rows}
     assert rows == {3: (0.0, 1.5), 2: (1.0, 2.0), 1: (0.0, 4.0)}
     assert found.figures.preemptions == 0
+
+
+def test_each_start_costs_the_overhead_and_only_work_is_saved() -> None:
+    """Job 1 works from 0.5 h to 1 h. After its preemption it works from 2.5 h on, for the other 2.5 h."""
+    saving = replace(job(1, 0.0, 8, 3.0, 25, saves=True), start_overhead_s=0.5 * HOUR)
+    rows, preemptions, lost = outcome(OPEN, saving, HIGH)
+    assert rows == {2: (1.0, 2.0), 1: (2.0, 5.0)}
+    assert (preemptions, lost) == (1, 8 * 0.5)
+
+
+def test_a_job_that_is_stopped_in_its_overhead_has_saved_nothing() -> None:
+    saving = replace(job(1, 0.0, 8, 3.0, 25, saves=True), start_overhead_s=2 * HOUR)
+    rows, _, lost = outcome(OPEN, saving, HIGH)
+    assert rows == {2: (1.0, 2.0), 1: (2.0, 7.0)}
+    assert lost == 8 * 1.0
+
+
+def test_the_exact_estimate_includes_the_overhead() -> None:
+    known = with_exact_estimate(replace(LOW, start_overhead_s=HOUR))
+    assert known.spec.time_limit_s == 4 * HOUR
+    assert outcome(PLAIN, known)[0] == {1: (0.0, 4.0)}
+    cut = with_exact_estimate(replace(job(1, 0.0, 8, 30.0, 25), start_overhead_s=HOUR))
+    assert (cut.runtime_s, cut.spec.time_limit_s) == (8 * HOUR, 9 * HOUR)

@@ -50,6 +50,7 @@ KEYS = [
     "p50_wait_s",
     "p95_wait_s",
     "mean_flow_s",
+    "p99_flow_s",
     "max_flow_s",
     "utilisation",
     "fragmentation",
@@ -135,6 +136,43 @@ def test_simulation_json_of_one_run(sim: Sim, log: Path) -> None:
     assert body["cpu_s"] > 0
 
 
+def test_the_scheduler_does_not_know_the_durations_that_are_hidden(sim: Sim, log: Path) -> None:
+    """Job 3 is backfilled only if the scheduler knows that job 1 and job 3 end before job 2 can start."""
+    known = json.loads(sim(str(log), "--compare", "easy", "-o", "json").stdout)
+    hidden = json.loads(sim(str(log), "--compare", "easy", "--unknown-durations", "-o", "json").stdout)
+    assert known[0]["mean_wait_s"] == (0 + 99 + 0) / 3
+    assert hidden[0]["jobs"] == 3
+    assert hidden[0]["mean_wait_s"] > known[0]["mean_wait_s"]
+    both = sim(str(log), "--unknown-durations", "--clairvoyant")
+    assert both.returncode == 2
+    assert "--unknown-durations cannot be combined with --clairvoyant" in both.stderr
+
+
+def test_the_start_overhead_is_a_time_or_a_column(sim: Sim, tmp_path: Path) -> None:
+    table = tmp_path / "jobs.csv"
+    table.write_text("submit,duration,gpus,Load\n0,100,1,5\n0,100,1,\n")
+    cluster = (str(table), "--nodes", "1", "--gpus", "2", "-o", "json")
+
+    def flow(*words: str) -> float:
+        done = sim(*cluster, *words)
+        assert done.returncode == 0, done.stderr
+        return float(json.loads(done.stdout)["mean_flow_s"])
+
+    assert flow() == 100
+    assert flow("--start-overhead", "load") == 102.5
+    assert flow("--start-overhead", "30") == 130
+    assert flow("--start-overhead", "1m30s") == 190
+
+
+def test_a_start_overhead_that_cannot_be_read_is_refused(sim: Sim, log: Path) -> None:
+    done = sim(GPU_JOBS, "--nodes", "8", "--gpus", "8", "--start-overhead", "laod")
+    assert (done.returncode, "there is no column 'laod'" in done.stderr) == (2, True), done.stderr
+    done = sim(str(log), "--start-overhead", "load")
+    assert (done.returncode, "a log in SWF has no column 'load'" in done.stderr) == (2, True), done.stderr
+    done = sim(str(log), "--start-overhead", "5 parsecs")
+    assert (done.returncode, "--start-overhead" in done.stderr) == (2, True), done.stderr
+
+
 def test_simulation_json_of_several_runs_is_an_ordered_list(sim: Sim, log: Path) -> None:
     done = sim(str(log), "--compare", "easy,fcfs", "-o", "json")
     bodies = json.loads(done.stdout)
@@ -149,7 +187,7 @@ def test_simulation_json_of_several_runs_is_an_ordered_list(sim: Sim, log: Path)
 def test_csv_has_the_same_figures(sim: Sim, log: Path) -> None:
     done = sim(str(log), "-o", "csv")
     (row,) = csv.DictReader(io.StringIO(done.stdout))
-    assert list(row) == KEYS[:-1]
+    assert list(row) == KEYS[1:-1]
     assert float(row["mean_wait_s"]) == 33
 
 
