@@ -36,6 +36,7 @@ JOB_COLUMNS: Final[Mapping[str, str]] = {
     "signal": "the signal that ended the job, or null",
     "attempt": "the number of attempts",
     "restarts": "how often the job was restarted or preempted",
+    "last_reason": "the reason of the end of the previous attempt; empty if the job was never queued again",
     "held": "for each node: [name, thousandths of CPUs, MiB of memory, [[index, thousandths of the GPU], …]]",
     "gpu_model": "the model of the first GPU that the job holds or requests; empty if it may be any",
     "gpu_request": "the GPU model that the job requests; empty if it may be any",

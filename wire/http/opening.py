@@ -11,7 +11,7 @@ from wire.http.transport import Transport, Unreachable
 
 
 def open_transport(
-    url: str = "", *, timeout_s: float = 30.0, token: str = "", read_only: bool = False
+    url: str = "", *, timeout_s: float = 30.0, token: str = "", read_only: bool = False, ca: str = ""
 ) -> Transport:
     """Return a transport to the controller at `url`, or, without `url`, to the controller that `discovery`
     finds. Raise Unreachable if the contexts or the token cannot be read.
@@ -23,7 +23,7 @@ def open_transport(
         hint = "'corral config list' shows all contexts."
         raise Unreachable(url or "any address", str(unusable), hint) from None
     token = token or os.environ.get("CORRAL_TOKEN", "") or _token_in(known.token_file, found.url)
-    ca = os.environ.get("CORRAL_CA", "") or known.ca
+    ca = ca or os.environ.get("CORRAL_CA", "") or known.ca
     return Transport(found.url, timeout_s, token, ca=ca, tried=found.tried, read_only=read_only)
 
 

@@ -112,6 +112,7 @@ JOB_TABLE = (
     strings("user", "Only jobs of these users."),
     strings("queue", "Only jobs of these queues."),
     strings("project", "Only jobs of these projects."),
+    strings("label", "Only jobs with all these labels, each as KEY=VALUE."),
     integer("since", "Also jobs that ended at this time (seconds since 1970) or later.", 0, MOST),
     integer("until", "Only jobs that were submitted by this time, in seconds since 1970.", 0, MOST),
 )

@@ -161,6 +161,7 @@ COLUMNS: Mapping[str, Read] = {
     "signal": lambda _, job: job.signal,
     "attempt": lambda _, job: job.attempt,
     "restarts": lambda _, job: max(0, job.attempt - 1),
+    "last_reason": lambda _, job: job.last.reason.value if job.last is not None else "",
     "held": _held,
     "gpu_model": _gpu_model,
     "gpu_request": _gpu_request,

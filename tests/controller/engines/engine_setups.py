@@ -21,12 +21,14 @@ import pytest
 from controller.engines.batch_systems.engine_types import SlurmEngineType
 from controller.engines.containers.container_engine import ContainerEngineType
 from controller.engines.contract import EngineScope, ExecutionEngine
+from controller.engines.corral.corral_engine import CorralEngineType
 from controller.engines.tags import prefix_of
 from tests.agent import images
 from tests.agent.agent_process import eventually
 from tests.agent.dockerd import docker_daemon
 from tests.clients.real_slurm import RealSlurm, missing
 from tests.controller.engines.fake_engine import STORE
+from tests.systems import System, system
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -160,8 +162,29 @@ class SlurmSetup(EngineSetup):
         os.environ.pop("SLURM_CONF", None)
 
 
+class CorralSetup(EngineSetup):
+    """Another Corral: a real controller with a real agent, whose jobs are real processes."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self._stack = ExitStack()
+        self._other: System | None = None
+
+    async def begin(self) -> None:
+        self._other = self._stack.enter_context(system("gpu01"))
+        await asyncio.to_thread(self._other.start)
+
+    def engine(self) -> ExecutionEngine:
+        assert self._other is not None
+        return CorralEngineType(f"unix://{self._other.socket}").connect(self.scope)
+
+    async def end(self) -> None:
+        await asyncio.to_thread(self._stack.close)
+
+
 ENGINE_SETUPS: dict[str, type[EngineSetup]] = {
     "process": ProcessSetup,
+    "corral": CorralSetup,
     "docker": DockerSetup,
     "podman": PodmanSetup,
     "slurm": SlurmSetup,

@@ -26,10 +26,18 @@ class ApiCalls:
     """
 
     def __init__(
-        self, url: str = "", *, timeout_s: float = 30.0, token: str = "", read_only: bool = False
+        self,
+        url: str = "",
+        *,
+        timeout_s: float = 30.0,
+        token: str = "",
+        read_only: bool = False,
+        ca: str = "",
     ) -> None:
-        """With `read_only`, the controller refuses each request of this client that changes something."""
-        self._transport = open_transport(url, timeout_s=timeout_s, token=token, read_only=read_only)
+        """With `read_only`, the controller refuses each request of this client that changes something. `ca`
+        is a file with further certificate authorities to trust.
+        """
+        self._transport = open_transport(url, timeout_s=timeout_s, token=token, read_only=read_only, ca=ca)
         self.url = self._transport.url
         self._timeout_s = timeout_s
 

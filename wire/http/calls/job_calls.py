@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import uuid
+from types import MappingProxyType
 from typing import Any, Iterable, Iterator, Mapping, Optional
 
 from wire.agent.orders import SignalTo
 from wire.api.forecasts import Explanation, WhatIf, WhatIfAnswer
+from wire.api.job_table import JobTable
 from wire.api.jobs import (
     JobChange,
     JobDetail,
@@ -92,6 +94,24 @@ class JobCalls(ApiCalls):
         query += [("folded", 1)] if folded else []
         query += [("places", 1)] if places else []
         return self._get(JobList, "/v1/jobs", [*query, ("after", after), ("limit", limit)])
+
+    def job_table(
+        self,
+        columns: Iterable[str],
+        *,
+        jobs: Iterable[str] = (),
+        labels: Mapping[str, str] = MappingProxyType({}),
+        since: Optional[int] = None,
+    ) -> JobTable:
+        """Return jobs with only these columns: `jobs`, ended or not, or all jobs that have not ended. With
+        `since`, jobs that ended at this time or later are also returned. `labels` selects jobs with all these
+        labels.
+        """
+        query: Query = [("column", name) for name in columns]
+        query += [("job", job) for job in jobs]
+        query += [("label", f"{key}={value}") for key, value in labels.items()]
+        query += [] if since is None else [("since", since)]
+        return self._get(JobTable, "/v1/job-table", query)
 
     def job(self, job: JobName) -> JobDetail:
         """Return one job, by its id, or by the id of an array element, such as 7_3."""

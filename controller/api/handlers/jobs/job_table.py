@@ -26,8 +26,8 @@ async def table(call: Call) -> JobTable:
     1. Without `job`, take the jobs that have not ended. With `since`, also take the jobs that have ended
        since that time. Ended jobs that have left the memory come from the store.
     2. With `job`, take these jobs and the elements of these arrays, ended or not. Unknown jobs are left out.
-    3. Of these jobs, keep those of the requested users, queues and projects that were submitted at or before
-       `until`.
+    3. Of these jobs, keep those of the requested users, queues and projects, with the requested labels, that
+       were submitted at or before `until`.
     """
     query = call.query
     columns: tuple[str, ...] = query["column"]
@@ -36,6 +36,7 @@ async def table(call: Call) -> JobTable:
     await call.daemon.settled()
     found = await _named(call, query["job"]) if query["job"] else await _since(call, query["since"])
     users, queues, projects = (frozenset(query[name]) for name in ("user", "queue", "project"))
+    labels = [_label(word) for word in query["label"] or ()]
     until = query["until"]
     jobs = [
         job
@@ -43,6 +44,7 @@ async def table(call: Call) -> JobTable:
         if (not users or job.user in users)
         and (not queues or job.spec.queue in queues)
         and (not projects or job.spec.project in projects)
+        and all(job.spec.labels.get(key) == value for key, value in labels)
         and (until is None or job.submitted_at <= until)
     ]
     more = len(jobs) > MOST_ROWS
@@ -50,6 +52,13 @@ async def table(call: Call) -> JobTable:
     rows = await _rows(call, jobs[-MOST_ROWS:], tuple(COLUMNS[name] for name in columns))
     daemon = call.daemon
     return JobTable(columns, rows, daemon.now(), daemon.config.cluster.name, daemon.seq, more)
+
+
+def _label(word: str) -> tuple[str, str]:
+    key, equals, value = word.partition("=")
+    if not equals:
+        raise rejected("invalid", f"{word!r} is not KEY=VALUE", "label", "Write label=app=db.")
+    return key, value
 
 
 async def _rows(call: Call, jobs: list[Job], reads: tuple[Read, ...]) -> tuple[tuple[Any, ...], ...]:

@@ -51,6 +51,16 @@ async def test_jobs_and_elements_are_named(api: RunningController) -> None:
     assert (status, problem["where"]) == (400, "job")
 
 
+async def test_jobs_are_selected_by_their_labels(api: RunningController) -> None:
+    for labels in ({"app": "db"}, {"app": "db", "zone": "a=b"}, {}):
+        await api.post("/v1/jobs", {"spec": {"command": ["true"], "labels": labels}})
+    assert await table(api, "label=app%3Ddb", "id") == [[1], [2]]
+    assert await table(api, f"label=app%3Ddb&label={quote('zone=a=b')}", "id") == [[2]]
+    assert await table(api, "label=app%3D", "id") == []
+    status, problem = await api.get("/v1/job-table?column=id&label=app")
+    assert (status, problem["where"]) == (400, "label")
+
+
 async def test_jobs_that_left_the_memory_come_from_the_store(api: RunningController) -> None:
     await api.join("gpu01")
     job = await api.submit()

@@ -1,0 +1,1 @@
+"""The execution engine for another Corral: forwards jobs to the controller of another cluster."""
