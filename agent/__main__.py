@@ -53,7 +53,7 @@ def main() -> int:
     channel = Channel(0, _claim_stdout())
     try:
         gpus = _find_gpus(options.gpus, options.name)
-        spool.open(replace=options.replace, cluster=options.cluster)
+        spool.open(replace=options.replace, cluster=options.cluster, epoch=options.epoch)
     except (SpoolUnusable, GpusUnknown) as error:
         print(f"agent: {error}", file=sys.stderr)
         return 1
@@ -118,6 +118,7 @@ def main() -> int:
         reported,
         unsettled,
         lease.boot_time_s(),
+        journal=spool.epochs.journal(),
     )
     with suppress(KeyboardInterrupt):  # Print no traceback if a user ends an agent in a terminal with Ctrl-C.
         agent.serve(hello)
@@ -170,6 +171,13 @@ def _parse(arguments: Optional[list[str]]) -> argparse.Namespace:
         default="",
         metavar="ID",
         help="id of the cluster that this agent and its spool belong to",
+    )
+    parser.add_argument(
+        "--epoch",
+        default=0,
+        type=int,
+        metavar="N",
+        help="epoch of the leading controller; an agent of an earlier epoch is refused and replaced",
     )
     parser.add_argument("--replace", action="store_true", help="kill another agent that uses the spool")
     parser.add_argument(

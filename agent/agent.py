@@ -293,6 +293,8 @@ class Agent:
                 # If the file of leases cannot be written, print the error and continue. If no later write
                 # succeeds before the leases expire, the supervisors end the jobs.
                 print(f"agent: leases cannot be renewed: {error}", file=sys.stderr)
+        if ping.journal:
+            self.spool.epochs.remember_journal(ping.journal)
         self.channel.send(Pong(ping.beat, lease.boot_time_s()))
 
     def _to_command(self, of_session: Callable[[Any], None], frame: Any) -> None:

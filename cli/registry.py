@@ -103,6 +103,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "cli.commands.service.admin",
         "Verify, back up, restore and compact the controller's database.",
     ),
+    "controllers": (
+        "cli.commands.service.controllers",
+        "Show the controllers of the cluster and the leader.",
+    ),
     "controller": ("cli.commands.service.controller", "Run the controller in the foreground."),
     "config": (
         "cli.commands.service.config",

@@ -11,6 +11,7 @@ import os
 import resource
 import signal
 import sys
+import threading
 from functools import partial
 from pathlib import Path
 
@@ -28,6 +29,8 @@ from wire.http import addresses
 from wire.text import counted
 from wire.trusted_paths import UntrustedPath
 
+JOIN_S = 1.0
+"""Seconds between two tries to join a store whose tables the leader has not made yet."""
 EXIT_OK, EXIT_FAILED, EXIT_CONFIG = 0, 1, 2
 
 log = logging.getLogger("corral")
@@ -57,8 +60,10 @@ def main(config: str | None = None, *, new_cluster: bool = False) -> int:
         if chosen.state_dir == addresses.state_dir():
             chosen.state_dir.parent.mkdir(parents=True, exist_ok=True)
         _raise_descriptor_limit(chosen.api.max_connections)
-        store = Store.open(chosen.store_url, keep=chosen.controller.keep_ended)
         os.close(trusted_paths.open_directory(str(chosen.state_dir), make=True))
+        store = _open_store(chosen)
+        if store is None:
+            return EXIT_OK
         _refuse_former_jobs(chosen, store, new_cluster)
         daemon = Daemon(chosen, pipeline, store)
         # Exclude all objects that exist now from garbage collection, because they stay in use until the
@@ -74,6 +79,29 @@ def main(config: str | None = None, *, new_cluster: bool = False) -> int:
     except OSError as error:
         print(f"corral controller: {error}", file=sys.stderr)
         return EXIT_FAILED
+
+
+def _open_store(config: Config) -> Store | None:
+    """Open the store, as its leader or as a standby. If another controller leads that has not made the tables
+    of this version yet, wait. Return None if SIGTERM or SIGINT arrives meanwhile.
+    """
+    stopped = threading.Event()
+    waiting = [signal.signal(each, lambda *_: stopped.set()) for each in (signal.SIGTERM, signal.SIGINT)]
+    try:
+        while not stopped.is_set():
+            store = Store.join(
+                config.store_url, keep=config.controller.keep_ended, memory=config.state_dir / "journal-head"
+            )
+            if store is not None:
+                for warning in store.warnings:
+                    log.warning("the database server: %s", warning)
+                return store
+            log.info("waiting: another controller leads, and has not made the tables of this version yet")
+            stopped.wait(JOIN_S)
+        return None
+    finally:
+        for each, former in zip((signal.SIGTERM, signal.SIGINT), waiting, strict=True):
+            signal.signal(each, former)
 
 
 def _refuse_former_jobs(config: Config, store: Store, new_cluster: bool) -> None:
@@ -113,16 +141,27 @@ async def _serve(daemon: Daemon) -> int:
         loop.add_signal_handler(number, daemon.stop)
     reload = ConfigReload(daemon)
     loop.add_signal_handler(signal.SIGHUP, partial(_on_sighup, reload, had_terminal=_has_terminal()))
-    reload.begin()
-    links = _links(daemon)
+    if daemon.led.is_set():
+        reload.begin()
     server = await serve(daemon, reload)
+    daemon.announce(daemon.config.api.url or server.tcp_url or server.url)
+    follows = not daemon.led.is_set()
     landing = asyncio.create_task(daemon.run())
     try:
-        await daemon.import_host_keys()
-        for link in links:
-            daemon.agents.open(link)
-        daemon.engines.open()
-        log.info("ready: %s, %s, journal at %d", server.url, counted(len(links), "node"), daemon.seq)
+        if follows:
+            log.info("ready as a standby: %s, journal at %d", server.url, daemon.seq)
+            leading = asyncio.create_task(daemon.led.wait())
+            await asyncio.wait([leading, landing], return_when=asyncio.FIRST_COMPLETED)
+            leading.cancel()
+            if daemon.led.is_set():
+                reload.begin()
+        if daemon.led.is_set():
+            links = _links(daemon)
+            await daemon.import_host_keys()
+            for link in links:
+                daemon.agents.open(link)
+            daemon.engines.open()
+            log.info("ready: %s, %s, journal at %d", server.url, counted(len(links), "node"), daemon.seq)
         await landing
     finally:
         landing.cancel()
@@ -151,6 +190,8 @@ def _on_sighup(reload: ConfigReload, *, had_terminal: bool) -> None:
     if had_terminal and not _has_terminal():
         log.info("the terminal was closed: stopping")
         reload.daemon.stop()
+    elif reload.daemon.standby is not None:
+        log.warning("SIGHUP is ignored: restart this standby to make it read its configuration again")
     else:
         reload.soon()
 

@@ -4,6 +4,7 @@ attempt before reporting it to the controller.
 key                  the HMAC key that signs the marks of processes (process_marks.py)
     lock                 locked by the one agent that uses this spool; contains its pid
     cluster              the cluster that this spool belongs to (cluster_ownership.py)
+    epoch, journal       what this host remembers of the leading controllers (leader_epochs.py)
     hints                a FIFO through which supervisors send new facts to the agent
     lease                the time of the last contact with the controller (lease.py)
     attempts/42.1/       record (attempt_record.py), stdout, stderr, stop, go, tasks.sock (task_host.py)
@@ -29,6 +30,7 @@ from pathlib import Path
 
 from agent.attempts import attempt_record, lease
 from agent.attempts.attempt_record import UnreadableRecord
+from agent.attempts.leader_epochs import LeaderEpochs
 from agent.host import cluster_ownership
 from agent.processes import process_marks
 from wire import trusted_paths
@@ -80,22 +82,29 @@ class Spool:
         self._lease = -1
         self._contact_s = float("-inf")
         self._lock = -1
+        self.epochs = LeaderEpochs(self.root)
         self.mark_key = ""
         """The HMAC key with which the processes of attempts are marked (process_marks.py)."""
 
-    def open(self, patience_s: float = 5.0, *, replace: bool = False, cluster: str = "") -> None:
+    def open(
+        self, patience_s: float = 5.0, *, replace: bool = False, cluster: str = "", epoch: int = 0
+    ) -> None:
         """Create the directories and lock the spool for this agent. Raise SpoolUnusable if the spool cannot
         be used.
 
         If another agent has locked the spool, wait at most `patience_s` seconds for its exit. If `replace` is
-        True, kill that agent after EVICT_AFTER_S seconds.
+        True, kill that agent after EVICT_AFTER_S seconds. If `epoch` is higher than that of the other agent's
+        controller, kill the other agent at once, because its controller no longer leads. If `epoch` is lower
+        than that of an earlier controller, raise SpoolUnusable.
         """
         try:
             for folder in (str(self.root), self._attempts, self._settled, f"{self.root}/unreadable"):
                 os.close(trusted_paths.open_directory(folder, make=True))
             self._check_owners()
-            self._lock_spool(patience_s, replace, cluster)
+            self._lock_spool(patience_s, replace, cluster, epoch)
             self._claim_for(cluster)
+            self._refuse_earlier(epoch)
+            self.epochs.raise_to(epoch)
             self.mark_key = process_marks.load_key(str(self.root))
             if not self.fifo.is_fifo():
                 self.fifo.unlink(missing_ok=True)
@@ -132,7 +141,12 @@ class Spool:
     def has(self, key: AttemptKey) -> bool:
         return any(os.path.lexists(f"{each}/{format_key(key)}") for each in (self._attempts, self._settled))
 
-    def _lock_spool(self, patience_s: float, replace: bool, cluster: str) -> None:
+    def _refuse_earlier(self, epoch: int) -> None:
+        refusal = self.epochs.refusal(epoch)
+        if refusal:
+            raise SpoolUnusable(refusal)
+
+    def _lock_spool(self, patience_s: float, replace: bool, cluster: str, epoch: int) -> None:
         self._lock = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         deadline = time.monotonic() + patience_s
         while True:
@@ -143,6 +157,9 @@ class Spool:
                 other = cluster_ownership.other_cluster(self.root, cluster)
                 if other:
                     raise SpoolUnusable(cluster_ownership.other_cluster_error(self.root, other)) from None
+                self._refuse_earlier(epoch)
+                if epoch > self.epochs.highest():
+                    self._evict()
                 if replace and time.monotonic() > deadline - patience_s + EVICT_AFTER_S:
                     self._evict()
                 if time.monotonic() > deadline:

@@ -4,7 +4,7 @@ time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -227,6 +227,12 @@ class Engine:
         self._events.clear()
         self._effects.clear()
         return decision
+
+    def follow(self, events: Iterable[Event]) -> None:
+        """Apply events that the engine of another controller has recorded. Decide nothing."""
+        for event in events:
+            self._record(event)
+        self._events.clear()
 
     def _record(self, event: Event) -> None:
         kind = type(event)

@@ -1,6 +1,6 @@
 """The controller's main loop: passes inputs (commands and reports) to the engine, commits the resulting
 events, then sends replies and orders."""
 
-from controller.daemon.daemon import Daemon, Stopping
+from controller.daemon.daemon import Daemon, NotLeading, Stopping
 
-__all__ = ["Daemon", "Stopping"]
+__all__ = ["Daemon", "NotLeading", "Stopping"]

@@ -67,6 +67,7 @@ class AgentLinks:
         now: Callable[[], float],
         tell: Callable[[Input], None],
         publish: Callable[[str], None],
+        lost_entry: Callable[[str], str] = lambda _remembered: "",
     ) -> None:
         self.links: dict[str, NodeLink] = {}
         self.readings: dict[str, dict[str, GpuSample]] = {}
@@ -82,6 +83,7 @@ class AgentLinks:
         self._now = now
         self._tell = tell
         self._publish = publish
+        self._lost_entry = lost_entry
         self._silent_since: dict[str, float] = {}
         self._silence_timer: asyncio.TimerHandle | None = None
         self._stopping = False
@@ -167,6 +169,10 @@ class AgentLinks:
             self._tell(inputs.LinkWentDown(later, why))
             asyncio.get_running_loop().call_later(later_s, self._reopen, self.links[later])
 
+    async def disconnect_all(self) -> None:
+        """Close the connections to all agents. reconnect_all() opens them again."""
+        await asyncio.gather(*(link.close() for link in self.links.values()))
+
     def _reopen(self, link: NodeLink) -> None:
         # Open the link only if the node was not removed and got no other link while the timer ran.
         if self.links.get(link.name) is link and not self._stopping:
@@ -180,7 +186,8 @@ class AgentLinks:
             case Report(status):
                 self._tell(inputs.AgentReported(node, classified(status, self._pipeline.failures)))
             case Hello():
-                problem = self._gpu_owners.claim(node, [gpu.uuid for gpu in frame.facts.gpus])
+                problem = self._lost_entry(frame.journal) if frame.journal else ""
+                problem = problem or self._gpu_owners.claim(node, [gpu.uuid for gpu in frame.facts.gpus])
                 if problem:
                     return problem
                 self._silent_since.pop(node, None)

@@ -23,19 +23,23 @@ from controller.core.model.decision.effects import Effect
 from controller.core.model.events.attempts import JobPlaced
 from controller.core.model.events.controller import PluginFailed
 from controller.core.model.events.event import Event
+from controller.core.model.events.kinds import event_of
 from controller.core.model.inputs import Input, Tick
 from controller.core.model.job import NEVER
-from controller.core.model.rows import Batch, UsageRow
+from controller.core.model.rows import Batch, JournalEntry, UsageRow
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.rebalance.rebalancer import AUTO
+from controller.core.state.other_rows import clear_note_changes
 from controller.core.state.state import State
 from controller.core.state.usage_records import usage_rows
 from controller.daemon.agent_links import AgentLinks
 from controller.daemon.clock import WallClock
 from controller.daemon.inbox import Inbox, PendingInput, refuse
 from controller.daemon.recovery import recover
+from controller.daemon.standby import Standby
 from controller.daemon.store_threads import StoreThreads
 from controller.engines.engines import Controller, Engines
+from controller.nodes.leadership import Leadership
 from controller.nodes.link_factory import LinkFactory
 from controller.nodes.ssh.known_hosts import read_legacy_file
 from controller.notify.notifier import Notifier
@@ -65,6 +69,8 @@ LONG_WAITS_S = 60.0
 CLOCK_CHECK_S = 60.0
 """Seconds. The event loop reads the system clock at least this often, because the clock can be set while the
 loop waits."""
+LEASE_CHECK_S = 0.25
+"""Seconds between two checks whether this controller may still act."""
 SAMPLER = ""
 """The user name with which the controller asks the engine copy for estimated starts. No account has this
 name.
@@ -87,6 +93,16 @@ class Stopping(Exception):
     """Raised in the caller whose input arrives while the controller shuts down."""
 
 
+class NotLeading(Exception):
+    """Raised in the caller whose input arrives at a controller that does not lead. `address` is the URL of
+    the leader; empty if no controller leads at present.
+    """
+
+    def __init__(self, address: str) -> None:
+        super().__init__(f"the leader is {address or 'not known'}")
+        self.address = address
+
+
 class Daemon:
     """Passes inputs to the engine and commits the resulting events. Replies to callers and orders to agents
     are sent only after the commit.
@@ -103,6 +119,10 @@ class Daemon:
     After a scheduling cycle of n seconds, the next cycle begins at least n seconds later. Example: 500
     submits arrive while a commit takes 8 ms. They are one batch: 500 inputs, one cycle, one commit, 500
     replies.
+
+    Of several controllers on one PostgreSQL database, one leads. The others follow its journal
+    (daemon/standby.py), answer read requests, and take no inputs. If the leader cannot renew its lease, it
+    closes the connections to the agents, and takes no inputs until it has the lease again.
     """
 
     def __init__(self, config: Config, pipeline: Pipeline, store: Store) -> None:
@@ -132,6 +152,18 @@ class Daemon:
         self.now = self._clock.now
         """Seconds since 1970; never goes back."""
         self._store_threads = StoreThreads(store)
+        self.url = ""
+        """The URL at which clients reach this controller."""
+        self.holder = ""
+        """The name of this process among the controllers of the store; "" if the store can have only one."""
+        self.led = asyncio.Event()
+        """Set while this controller leads. A controller that is the only one of its store always leads."""
+        self.standby: Standby | None = None
+        """Follows the leader's journal; None if this controller leads."""
+        if store.leading:
+            self.led.set()
+        else:
+            self.standby = Standby(store, self._store_threads, self._follow, self._reload)
         self.read = self._store_threads.read
         self.report = self._store_threads.report
         self.notifier = Notifier(
@@ -158,9 +190,12 @@ class Daemon:
         """The futures of the calls of run_pass() that wait for the next scheduling cycle."""
         self._recover()
 
-        self.hosts = LinkFactory(config, lambda: self.state.host_keys, self.cluster)
+        leader = Leadership(lambda: store.epoch, lambda: store.journal_head)
+        self.hosts = LinkFactory(config, lambda: self.state.host_keys, self.cluster, leader)
         self._feed = CommitFeed()
-        self.agents = AgentLinks(pipeline, lambda: self.state, self.now, self.tell, self._publish_node)
+        self.agents = AgentLinks(
+            pipeline, lambda: self.state, self.now, self.tell, self._publish_node, self._lost_entry
+        )
         self.engines = Engines(
             config,
             Controller(
@@ -215,17 +250,16 @@ class Daemon:
 
     async def ask(self, given: Input) -> Reply:
         """Pass an input to the engine. Return the reply after the events of the input are on disk."""
-        if self._stopping:
-            raise Stopping("the controller is shutting down")
-        if self._store_failure is not None:
-            raise self._store_failure
+        self._refuse_unless_working()
         reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._inbox.put(given, reply)
         self._wake.set()
         return await reply
 
     def tell(self, given: Input) -> None:
-        """Pass an input to the engine without waiting for its reply."""
+        """Pass an input to the engine without waiting for its reply. Do nothing in a standby."""
+        if self.standby is not None:
+            return
         self._inbox.put(given)
         self._wake.set()
 
@@ -233,15 +267,25 @@ class Daemon:
         """Run a scheduling cycle at once. Return the number of jobs that the cycle placed, after the events
         of the cycle are on disk.
         """
-        if self._stopping:
-            raise Stopping("the controller is shutting down")
-        if self._store_failure is not None:
-            raise self._store_failure
+        self._refuse_unless_working()
         placed: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._pass_waiters.append(placed)
         self._pass_wanted, self._next_pass = True, 0.0
         self._wake.set()
         return await placed
+
+    def refuse_unless_leading(self) -> None:
+        """Raise NotLeading if this controller is a standby."""
+        if self.standby is not None:
+            raise NotLeading(self.standby.leader.address if self.standby.leader is not None else "")
+
+    def _refuse_unless_working(self) -> None:
+        """Raise an exception if this controller takes no inputs at present."""
+        if self._stopping:
+            raise Stopping("the controller is shutting down")
+        self.refuse_unless_leading()
+        if self._store_failure is not None:
+            raise self._store_failure
 
     async def settled(self) -> None:
         """Wait until all changes of the engine's state are on disk. Raise StoreUnavailable if the changes
@@ -252,6 +296,11 @@ class Daemon:
             await waiter
         if self._store_failure is not None and self._store_failure.adrift:
             raise self._store_failure
+
+    def announce(self, url: str) -> None:
+        """Tell the other controllers of the store at which URL clients reach this one."""
+        self.url = url
+        self.holder = self.store.announce(url)
 
     def subscribe(self, *, pulse: bool = False) -> Subscription:
         """Return a subscription to all later commits. With `pulse`, the subscription also receives the
@@ -304,7 +353,8 @@ class Daemon:
     # --- the main loop ---
 
     async def run(self) -> None:
-        """Process batches of inputs until stop() is called and the inbox is empty.
+        """Process batches of inputs until stop() is called and the inbox is empty. If another controller
+        leads, first follow its journal until this controller leads.
 
         1. Wait for an input, or until a scheduling cycle or a timer of the engine is due.
         2. Process one batch.
@@ -313,6 +363,17 @@ class Daemon:
            sent it.
         5. Wake the callers that wait in settled().
         """
+        if self.standby is not None and not await self._lead():
+            return
+        lease_watch = asyncio.create_task(self._watch_lease())
+        try:
+            await self._work()
+        finally:
+            lease_watch.cancel()
+        # Let another controller lead now, and not only after the connections of this one are closed.
+        await self._store_threads.write(self.store.release)
+
+    async def _work(self) -> None:
         self._rebalancing.open()
         self.agents.start()
         self._start_estimates.open()
@@ -333,6 +394,9 @@ class Daemon:
                 # Run a scheduling cycle after each input, because the crash may occur in a cycle.
                 self._next_pass = 0.0
             try:
+                if self._store_failure is not None:
+                    # The lease could not be renewed while this loop waited.
+                    raise self._store_failure
                 await self._process_batch(batch)
             except StoreUnavailable as failure:
                 refuse(batch, failure)
@@ -360,6 +424,8 @@ class Daemon:
     def stop(self) -> None:
         """Accept no more requests. run() ends when the inputs that have already arrived are processed."""
         self._stopping = True
+        if self.standby is not None:
+            self.standby.stop()
         if self._retention_task is not None:
             self._retention_task.cancel()
         self._rebalancing.close()
@@ -378,6 +444,76 @@ class Daemon:
         self._feed.close()
         self._store_threads.close()
         self.store.close()
+
+    # --- leadership ---
+
+    async def _lead(self) -> bool:
+        """Follow the journal of the leader until this controller leads. Return False if stop() was called
+        first.
+        """
+        assert self.standby is not None
+        log.info("standby: another controller leads")
+        if not await self.standby.run():
+            return False
+        self.standby = None
+        self._recover()
+        for warning in self.store.warnings:
+            log.warning("the database server: %s", warning)
+        log.info("this controller leads, with epoch %d and the journal at %d", self.store.epoch, self.seq)
+        self.led.set()
+        return True
+
+    def _follow(self, entries: list[JournalEntry]) -> None:
+        """Apply journal entries of the leader, and publish them to the event streams."""
+        entries = [entry for entry in entries if entry.seq > self.seq]
+        if not entries:
+            return
+        events = [event_of(entry.kind, entry.body) for entry in entries]
+        self.engine.follow(events)
+        # Forget which rows have changed, because the leader writes them.
+        clear_note_changes(self.state)
+        self.state.used = []
+        self.seq = entries[-1].seq
+        self._clock.continue_from(entries[-1].at)
+        self.questions.forget()
+        jobs = frozenset(
+            entry.job for entry in entries if entry.job is not None and entry.job in self.state.jobs
+        )
+        nodes = {entry.node for entry in entries if entry.node is not None}
+        nodes |= {node for job in jobs for node in self.state.jobs[job].members}
+        self._feed.publish(Commit(self.seq, tuple(entries), jobs, frozenset(nodes)))
+
+    async def _reload(self) -> None:
+        """Load the state of the leader again."""
+        await self.read(self.store.refresh)
+        self._recover()
+
+    async def _watch_lease(self) -> None:
+        """When the lease was not renewed in time, close the connections to the agents, and let run() load the
+        state again once this controller has the lease again.
+        """
+        while True:
+            await asyncio.sleep(LEASE_CHECK_S)
+            if self._store_failure is None and not self.store.may_act:
+                log.error("the lease of the leader could not be renewed: this controller stops acting")
+                self._store_failure = self.store.stop_acting()
+                self._pass_wanted, self._next_pass = True, 0.0
+                self._wake.set()
+                await self.agents.disconnect_all()
+
+    def _lost_entry(self, remembered: str) -> str:
+        """Return the reason why an agent is refused that remembers this journal entry; "" if it is not."""
+        try:
+            lost = self.store.lost_entry(remembered)
+        except StoreFailure as failure:
+            return failure.message
+        if not lost:
+            return ""
+        return (
+            f"the database went back in time: the node has been told of journal entry {lost}, which the "
+            "database does not have. Restore the newest database, or stop all controllers and run "
+            "'corral admin accept-loss'"
+        )
 
     def _seconds_until_due(self) -> float | None:
         """Return the seconds until a scheduling cycle or a timer of the engine is due; None if there is
@@ -478,7 +614,10 @@ class Daemon:
                 waiter.set_result(placed)
         for effect in effects:
             for order in effect.orders():
-                self.agents.send(order)
+                # Look at the lease before each order, because this process may have been stopped since the
+                # commit. The next leader makes the order again.
+                if self.store.may_act:
+                    self.agents.send(order)
 
     async def _usage_of_week(self, since: float, until: float, user: str) -> list[UsageSum]:
         """Return the usage of each user between two times. If `user` is given, return the usage of each of
@@ -544,7 +683,7 @@ class Daemon:
         self.engine, self.seq, self._node_rows = recovered.engine, recovered.last_seq, recovered.node_rows
         # Put the input ControllerStarted before all other inputs, so that the journal first records that the
         # nodes are not connected.
-        if recovered.nodes_lost:
+        if recovered.nodes_lost and self.standby is None:
             self._inbox.put_first(inputs.ControllerStarted(recovered.nodes_lost))
         self.accounting.load(self.state, recovered.notes)
         self.wait_alarms.load(recovered.notes)

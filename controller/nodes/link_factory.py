@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from controller.config import Config, NodeSection
+from controller.nodes.leadership import ALONE, Leadership
 from controller.nodes.link import NodeLink
 from controller.nodes.local import LocalLink
 from controller.nodes.preflight import local_preflight, preflight
@@ -24,17 +25,33 @@ MISSED_PINGS = 3
 class LinkFactory:
     """Makes the connections of one controller to its agents. `cluster` is the name of the cluster."""
 
-    def __init__(self, config: Config, pinned: Callable[[], Mapping[str, str]], cluster: str) -> None:
+    def __init__(
+        self,
+        config: Config,
+        pinned: Callable[[], Mapping[str, str]],
+        cluster: str,
+        leader: Leadership = ALONE,
+    ) -> None:
         self.config = config
         """The configuration for all links that are made later."""
         self._cluster = cluster
+        self._leader = leader
         self.connector = SshConnector(KnownHosts(pinned))
 
     def link(self, name: str, host: HostSpec) -> SshLink:
         """Return a connection, not opened yet, to the agent on a host that is reached by SSH."""
         ping_s, silence_s = self._intervals()
         jobs = self.config.job_policy
-        return SshLink(name, host, self.connector, jobs, self._cluster, ping_s=ping_s, silence_s=silence_s)
+        return SshLink(
+            name,
+            host,
+            self.connector,
+            jobs,
+            self._cluster,
+            ping_s=ping_s,
+            silence_s=silence_s,
+            leader=self._leader,
+        )
 
     def configured_link(self, name: str) -> NodeLink:
         """Return a connection, not opened yet, to a node of scheduler.toml: by SSH, or on the controller's
@@ -44,7 +61,15 @@ class LinkFactory:
             return self.link(name, node.host)
         ping_s, silence_s = self._intervals()
         jobs = self.config.job_policy
-        return LocalLink(name, self._here(name), jobs, self._cluster, ping_s=ping_s, silence_s=silence_s)
+        return LocalLink(
+            name,
+            self._here(name),
+            jobs,
+            self._cluster,
+            ping_s=ping_s,
+            silence_s=silence_s,
+            leader=self._leader,
+        )
 
     def _here(self, name: str) -> HostSpec:
         """Return the settings of a node of scheduler.toml on the controller's own machine, with its spool."""

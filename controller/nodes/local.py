@@ -7,6 +7,7 @@ import contextlib
 
 from controller.nodes.agent.arguments import agent_arguments
 from controller.nodes.agent.last_line import READ, LastLine
+from controller.nodes.leadership import ALONE, Leadership
 from controller.nodes.reconnecting import CannotConnect, ReconnectingLink
 from wire.agent.job_policy import DEFAULT_JOB_POLICY, JobPolicy
 from wire.cluster.hosts import HostSpec
@@ -31,17 +32,23 @@ class LocalLink(ReconnectingLink):
         *,
         ping_s: float = 5.0,
         silence_s: float = 15.0,
+        leader: Leadership = ALONE,
     ) -> None:
-        super().__init__(name, ping_s, silence_s)
-        self._command = AGENT.command(*agent_arguments(name, host, "", jobs, cluster), python=host.python)
+        super().__init__(name, ping_s, silence_s, leader)
+        self._host = host
+        self._jobs = jobs
+        self._cluster = cluster
 
     async def connect(self) -> AgentPipes:
         """Start the agent as a subprocess, and return its pipes. The subprocess has a session of its own
         (setsid), so that Ctrl-C in the controller's terminal does not stop the agent.
         """
+        host, epoch = self._host, self.leader.epoch()
+        arguments = agent_arguments(self.name, host, "", self._jobs, self._cluster, epoch)
+        command = AGENT.command(*arguments, python=host.python)
         try:
             process = await asyncio.create_subprocess_exec(
-                *self._command,
+                *command,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
@@ -50,9 +57,7 @@ class LocalLink(ReconnectingLink):
                 limit=READ,
             )
         except OSError as error:
-            raise CannotConnect(
-                f"the agent cannot be started with {self._command[0]}: {error.strerror}"
-            ) from None
+            raise CannotConnect(f"the agent cannot be started with {command[0]}: {error.strerror}") from None
         return AgentPipes(process)
 
 

@@ -6,6 +6,7 @@ import asyncio
 import random
 from abc import ABC, abstractmethod
 
+from controller.nodes.leadership import ALONE, Leadership
 from controller.nodes.link import FrameHandler, LinkLost, NodeAway
 from controller.nodes.session import AgentChannel, AgentSession
 from wire.agent.frames import ControllerFrame
@@ -34,8 +35,9 @@ class ReconnectingLink(ABC):
     longest_pause_s = LONGEST_PAUSE_S
     """The longest pause between two tries to connect, in seconds."""
 
-    def __init__(self, name: str, ping_s: float, silence_s: float) -> None:
+    def __init__(self, name: str, ping_s: float, silence_s: float, leader: Leadership = ALONE) -> None:
         self.name = name
+        self.leader = leader
         self._ping_s = ping_s
         self._silence_s = silence_s
         self._session: AgentSession | None = None
@@ -94,7 +96,7 @@ class ReconnectingLink(ABC):
         except CannotConnect as error:
             return str(error)
         assert self._handler is not None
-        self._session = session = AgentSession(self.name, channel, self._handler)
+        self._session = session = AgentSession(self.name, channel, self._handler, self.leader.journal_head)
         try:
             why = await session.run(self._ping_s, self._silence_s)
         finally:

@@ -94,8 +94,11 @@ class AgentSession:
        is lost.
     """
 
-    def __init__(self, name: str, channel: AgentChannel, handler: FrameHandler) -> None:
+    def __init__(
+        self, name: str, channel: AgentChannel, handler: FrameHandler, journal_head: Callable[[], str] = str
+    ) -> None:
         self.name = name
+        self._journal_head = journal_head
         self.greeted = False
         self._channel = channel
         self._handler = handler
@@ -311,7 +314,7 @@ class AgentSession:
                 return f"the agent has not answered for more than {silent:.0f} s"
             if self.greeted:
                 beat += 1
-                self.send(Ping(beat, self._clock))
+                self.send(Ping(beat, self._clock, self._journal_head()))
 
 
 class _LogChunks:

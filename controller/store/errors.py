@@ -53,3 +53,9 @@ class StoreAway(StoreUnavailable):
 class StoreBroken(StoreFailure):
     """Raised if the store is damaged, or if it is unknown whether the last commit is durable. The controller
     must be restarted."""
+
+
+class StoreStale(StoreFailure):
+    """Raised if another controller has become the leader. Nothing was written, and this controller must not
+    act any more.
+    """

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 from sqlalchemy import (
@@ -45,11 +46,22 @@ _version = Table(
 """The table in which Alembic keeps the number of the last migration."""
 
 
-def migrate(connection: Connection, where: str) -> None:
+def is_newest(connection: Connection) -> bool:
+    """Return whether the database has the tables of this version of Corral."""
+    with connection.begin():
+        present = inspect(connection).get_table_names()
+        return _version.name in present and connection.scalar(select(_version.c.version_num)) == NEWEST
+
+
+def migrate(
+    connection: Connection, where: str, prove: Callable[[Connection], None] = lambda _connection: None
+) -> None:
     """Create the tables and the id of a new store, or run all missing migrations in an older store, in one
-    transaction. Raise StoreRefused for the database of another program.
+    transaction. Raise StoreRefused for the database of another program. `prove` is called first in the
+    transaction; it raises an error if another controller has become the leader.
     """
     with connection.begin():
+        prove(connection)
         present = inspect(connection).get_table_names()
         if not present:
             tables.metadata.create_all(connection, checkfirst=False)

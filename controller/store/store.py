@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from sqlalchemy import Connection, bindparam, delete, func, insert, make_url, select, update
@@ -17,10 +18,13 @@ from controller.store.backends.backend import Backend
 from controller.store.backends.postgres import PostgresServer
 from controller.store.backends.sqlite import SqliteFile
 from controller.store.chain import ChainBroken, Head
-from controller.store.errors import StoreAway, StoreBroken, StoreFailure, StoreRefused
+from controller.store.errors import StoreAway, StoreBroken, StoreFailure, StoreRefused, StoreStale
+from controller.store.leader import rows
+from controller.store.leader.remembered import is_lost, parse
+from controller.store.leader.rows import ControllerRow, LeaderRow
 from controller.store.maintenance import retention
 from controller.store.queries import StoreQueries
-from controller.store.schema import migrate
+from controller.store.schema import is_newest, migrate
 
 T = TypeVar("T")
 
@@ -52,16 +56,21 @@ class Loaded:
 
 class Store(StoreQueries):
     """The journal and the tables of one cluster. One thread commits, and other threads may read at the
-    same time."""
+    same time.
 
-    def __init__(self, place: Backend, writer: Connection, keep: int) -> None:
+    A store on PostgreSQL can be opened by several controllers. One of them leads, and only the leader writes.
+    `leading` is False in the others, until `try_lead` succeeds.
+    """
+
+    def __init__(self, place: Backend, writer: Connection | None, keep: int) -> None:
         super().__init__(place)
-        self._writer = writer
+        self._leads_with = writer
         self._keep = keep
-        self._broken: StoreBroken | StoreAway | None = None
-        self._meta = self._facts()
-        self._base = retention.read_base(self._meta)
-        self._head = self._find_head()
+        self._broken: StoreBroken | StoreAway | StoreStale | None = None
+        self._meta: dict[str, str] = {}
+        self._base: Head | None = None
+        self._head = Head(0, b"")
+        self.refresh()
         self._add_entries = insert(tables.journal)
         self._put_jobs = _insert_or_replace(place, tables.jobs.c.id)
         used = tables.usage.c
@@ -76,6 +85,42 @@ class Store(StoreQueries):
             .where(tables.jobs.c.id == bindparam("job"))
             .values({name: bindparam(name) for name in records.CHANGING})
         )
+
+    @property
+    def _writer(self) -> Connection:
+        if self._leads_with is None:
+            raise StoreRefused(f"This controller does not lead {self.where}", "")
+        return self._leads_with
+
+    @property
+    def leading(self) -> bool:
+        """Return whether this controller leads, or has led and has not been told otherwise."""
+        return self._leads_with is not None
+
+    @property
+    def may_act(self) -> bool:
+        """Return whether this controller may send orders now. False if the lease was not renewed in time."""
+        return self.leading and (self._place.lease is None or self._place.lease.may_act)
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """Return a sentence for each setting of the database server with which acknowledged jobs can be
+        lost.
+        """
+        return self._place.warnings
+
+    @property
+    def epoch(self) -> int:
+        """Return the epoch in which this controller leads; 0 if the store can have only one controller."""
+        return self._place.lease.epoch if self._place.lease is not None else 0
+
+    @property
+    def journal_head(self) -> str:
+        """Return the newest journal entry as agents remember it: epoch, number and hash. Return "" if the
+        store can have only one controller.
+        """
+        seq, digest = self._head
+        return f"{self.epoch} {seq} {digest.hex()}" if self._place.lease is not None and seq else ""
 
     @property
     def id(self) -> str:
@@ -95,28 +140,161 @@ class Store(StoreQueries):
         return self._base.seq if self._base is not None else 0
 
     @classmethod
-    def open(cls, url: str, *, keep: int = 1_000) -> Self:
-        """Lock the store at this URL for this process, migrate its tables, and check the store.
+    def open(cls, url: str, *, keep: int = 1_000, memory: Path | None = None) -> Self:
+        """Lock the store at this URL for this process, migrate its tables, and check the store. Raise
+        StoreRefused if another controller uses the store.
 
-        `keep` is the number of ended jobs that load() returns. A missing SQLite file is created.
+        `keep` is the number of ended jobs that load() returns. A missing SQLite file is created. `memory` is
+        the file in which this host remembers the newest journal entry of a store on PostgreSQL.
         """
-        place = backend_of(url)
+        place = backend_of(url, memory)
+        store = cls._opened(place, place.open, keep)
+        assert store is not None  # open() either leads or raises.
+        return store
+
+    @classmethod
+    def join(cls, url: str, *, keep: int = 1_000, memory: Path | None = None) -> Self | None:
+        """Open the store at this URL like open(), or only for reading if another controller leads. Return
+        None if another controller leads and has not made the tables of this version yet.
+        """
+        place = backend_of(url, memory)
+        if place.lease is None:
+            return cls._opened(place, place.open, keep)
+        return cls._opened(place, place.try_open, keep)
+
+    @classmethod
+    def _opened(cls, place: Backend, connect: Callable[[], Connection | None], keep: int) -> Self | None:
         with ExitStack() as undo:
             undo.callback(place.close)
             try:
-                writer = undo.enter_context(place.open())
-                with writer.begin():
-                    problems = place.quick_check(writer)
-                if problems:
-                    raise place.damaged(problems[0])
-                migrate(writer, place.where)
-                store = cls(place, writer, keep)
-                place.settle(writer, store._head)
+                writer = connect()
+                if writer is None:
+                    with place.engine.connect() as connection:
+                        newest = is_newest(connection)
+                    if not newest:
+                        return None
+                    store = cls(place, None, keep)
+                    assert place.lease is not None
+                    place.lease.begin()
+                else:
+                    undo.callback(writer.close)
+                    cls._prepare(place, writer)
+                    store = cls(place, writer, keep)
+                    place.settle(writer, store._head)
             except (DBAPIError, StoreFailure) as error:
                 failure = error if isinstance(error, StoreFailure) else place.failure(error.orig)
                 raise StoreRefused(failure.message, failure.hint) from error
             undo.pop_all()
         return store
+
+    @staticmethod
+    def _prepare(place: Backend, writer: Connection) -> None:
+        with writer.begin():
+            problems = place.quick_check(writer)
+        if problems:
+            raise place.damaged(problems[0])
+        migrate(writer, place.where, place.prove)
+
+    def try_lead(self) -> bool:
+        """Lead, if no other controller leads, and return whether this controller leads. Raise a StoreFailure
+        if the database does not answer, or if it lacks an entry that this controller has seen.
+        """
+        if self.leading:
+            return True
+        seen = self._head
+        try:
+            writer = self._place.try_open()
+            if writer is None:
+                return False
+            self._prepare(self._place, writer)
+            self._leads_with = writer
+            self.refresh()
+            if seen.seq > self.begins and self.hash_of(seen.seq) != seen.hash.hex():
+                raise self._lost(seen.seq)
+            self._place.settle(writer, self._head)
+        except DBAPIError as error:
+            raise self._place.failure(error.orig) from error
+        return True
+
+    def refresh(self) -> None:
+        """Read again what the store keeps in memory: its id, the begin of the journal and the newest
+        entry.
+        """
+        if self._leads_with is None:
+            with self._reading() as connection:
+                self._meta = self._facts(connection)
+                self._base = retention.read_base(self._meta)
+                self._head = self._find_head(connection)
+            return
+        self._meta = self._facts(self._leads_with)
+        self._base = retention.read_base(self._meta)
+        self._head = self._find_head(self._leads_with)
+
+    def follow(self, limit: int) -> list[JournalEntry]:
+        """Return up to `limit` journal entries that the leader has added since the last call. Raise
+        StoreRefused if the entries do not continue those of the last call.
+        """
+        newer = records.ENTRIES.where(tables.journal.c.seq > self._head.seq).order_by(tables.journal.c.seq)
+        with self._reading() as connection:
+            found = [records.read_entry(row) for row in connection.execute(newer.limit(limit))]
+        head = chain.follow(self._head, found)
+        if isinstance(head, ChainBroken):
+            raise StoreRefused(f"{self.where}: {head.how}", "")
+        self._head = head
+        self._place.acknowledge(head)
+        return [entry for entry, _ in found]
+
+    def leader(self) -> LeaderRow | None:
+        """Return which controller leads; None if the store can have only one controller, or has had none."""
+        if self._place.lease is None:
+            return None
+        try:
+            return self._place.lease.leader()
+        except DBAPIError as error:
+            raise self._place.failure(error.orig) from error
+
+    def controllers(self) -> list[ControllerRow]:
+        """Return the controllers of this store; an empty list if the store can have only one."""
+        if self._place.lease is None:
+            return []
+        with self._reading() as connection:
+            return rows.controllers(connection)
+
+    def announce(self, address: str) -> str:
+        """Tell the other controllers the URL at which clients reach this one. Return the name of this
+        controller; "" if the store can have only one."""
+        if self._place.lease is None:
+            return ""
+        self._place.lease.address = address
+        self._place.lease.report_soon()
+        return self._place.lease.holder
+
+    def stop_acting(self) -> StoreAway:
+        """Write nothing more until resume() has succeeded. Return the failure with the reason."""
+        assert self._place.lease is not None
+        self._place.lease.stop_acting()
+        failure = StoreAway(
+            f"The lease on {self.where} could not be renewed, so another controller may take over",
+            "Check that the server runs, is reachable and accepts writes.",
+        )
+        self._broken = self._broken or failure
+        return failure
+
+    def release(self) -> None:
+        """Let another controller lead. Later commits raise StoreAway. Do nothing if the store can have only
+        one controller.
+        """
+        if self._place.lease is not None:
+            self._place.lease.close()
+
+    def lost_entry(self, remembered: str) -> int:
+        """Return the number of the journal entry that an agent remembers, if the journal must have this entry
+        and does not have it; 0 otherwise.
+        """
+        entry, lease = parse(remembered), self._place.lease
+        if entry is None or lease is None or remembered == self.journal_head:
+            return 0
+        return entry.seq if is_lost(entry, lease.accepted, self.begins, self.hash_of) else 0
 
     def resume(self) -> None:
         """Connect to the database server again, and check that the store still has every acknowledged entry.
@@ -127,12 +305,11 @@ class Store(StoreQueries):
         if not isinstance(self._broken, StoreAway):
             return
         self._writer.close()
-        self._place.close()
         try:
-            self._writer = self._place.open()
-            facts = self._facts()
+            self._leads_with = self._place.reopen()
+            facts = self._facts(self._writer)
             self._base = retention.read_base(facts)
-            head = self._find_head()
+            head = self._find_head(self._writer)
             with self._writer.begin():
                 there = self._writer.scalar(
                     select(tables.journal.c.hash).where(tables.journal.c.seq == self._head.seq)
@@ -140,14 +317,17 @@ class Store(StoreQueries):
         except DBAPIError as error:
             raise self._place.failure(error.orig) from error
         if facts["id"] != self.id or (self._head.seq and there != self._head.hash):
-            self._broken = StoreBroken(
-                f"{self._place.where} no longer contains entry {self._head.seq}, which was acknowledged",
-                "The database was replaced, or a standby server without this entry took over. Restore the "
-                "right database, then start the controller again. With the present database, the controller "
-                "continues without the lost entries.",
-            )
+            self._broken = self._lost(self._head.seq)
             raise self._broken
         self._meta, self._head, self._broken = facts, head, None
+
+    def _lost(self, seq: int) -> StoreBroken:
+        return StoreBroken(
+            f"{self._place.where} no longer contains entry {seq}, which was acknowledged",
+            "The database was replaced, or a standby server without this entry took over. Restore the right "
+            "database, then start the controller again. If the entries are lost, first run 'corral admin "
+            "accept-loss'.",
+        )
 
     def load(self) -> Loaded:
         """Read the rows that a controller needs at its start."""
@@ -196,7 +376,7 @@ class Store(StoreQueries):
         notes = [records.sealed_record(note) for note in batch.notes if note.body is not None]
         dropped = [{"kind": note.kind, "name": note.name} for note in batch.notes if note.body is None]
         try:
-            with self._writer.begin():
+            with self._proven():
                 if entries:
                     self._writer.execute(self._add_entries, entries)
                     for entry in batch.entries:
@@ -216,12 +396,19 @@ class Store(StoreQueries):
                 if dropped:
                     self._writer.execute(self._drop_notes, dropped)
             self._place.acknowledge(head)
-        except StoreBroken as broken:
+        except (StoreBroken, StoreStale) as broken:
             self._broken = broken
             raise
         except DBAPIError as error:
             raise self._failed(error) from error
         self._head = head
+
+    @contextmanager
+    def _proven(self) -> Iterator[None]:
+        """A transaction that begins with the proof that this controller leads."""
+        with self._writer.begin():
+            self._place.prove(self._writer)
+            yield
 
     def _write(self, work: Callable[[], T]) -> T:
         """Call `work`, which changes the database, in a transaction, and return its result. Raise a
@@ -229,14 +416,23 @@ class Store(StoreQueries):
         """
         self._must_work()
         try:
-            with self._writer.begin():
+            with self._proven():
                 return work()
+        except StoreStale as stale:
+            self._broken = stale
+            raise
         except DBAPIError as error:
             raise self._failed(error) from error
 
     def _must_work(self) -> None:
         if self._broken:
             raise type(self._broken)(self._broken.message, self._broken.hint)
+        assert self._writer  # Raise StoreRefused if this controller does not lead.
+        try:
+            self._place.check_lease()
+        except StoreAway as away:
+            self._broken = away
+            raise
 
     def _failed(self, error: DBAPIError) -> StoreFailure:
         failure = self._place.failure(error.orig)
@@ -294,7 +490,8 @@ class Store(StoreQueries):
 
     def close(self) -> None:
         """Close all connections and release the lock."""
-        self._writer.close()
+        if self._leads_with is not None:
+            self._leads_with.close()
         self._place.close()
 
     def _chained(self, entries: Collection[JournalEntry]) -> tuple[Head, list[records.Record]]:
@@ -308,19 +505,19 @@ class Store(StoreQueries):
             chained.append(records.entry_record(entry, digest))
         return Head(seq, digest), chained
 
-    def _facts(self) -> dict[str, str]:
+    def _facts(self, connection: Connection) -> dict[str, str]:
         """Return the rows of the table `meta`, such as the id of the store, as a dictionary."""
-        with self._writer.begin():
-            facts = {row.name: row.value for row in self._writer.execute(select(tables.meta))}
+        with _transaction(connection):
+            facts = {row.name: row.value for row in connection.execute(select(tables.meta))}
         if "id" not in facts:
             raise self._place.damaged("the table meta has lost its rows")
         return facts
 
-    def _find_head(self) -> Head:
+    def _find_head(self, connection: Connection) -> Head:
         """Check the hash chain of the last TAIL journal entries. Return the newest entry."""
         newest = records.ENTRIES.order_by(tables.journal.c.seq.desc()).limit(TAIL + 1)
-        with self._writer.begin():
-            tail = [records.read_entry(row) for row in self._writer.execute(newest)][::-1]
+        with _transaction(connection):
+            tail = [records.read_entry(row) for row in connection.execute(newest)][::-1]
         start = self._base or chain.genesis(self._meta["id"])
         if len(tail) > TAIL:
             before, digest = tail.pop(0)
@@ -331,9 +528,20 @@ class Store(StoreQueries):
         return head
 
 
-def backend_of(url: str) -> Backend:
+@contextmanager
+def _transaction(connection: Connection) -> Iterator[None]:
+    """The open transaction of the connection, or a new one."""
+    if connection.in_transaction():
+        yield
+    else:
+        with connection.begin():
+            yield
+
+
+def backend_of(url: str, memory: Path | None = None) -> Backend:
     """Return the backend for a database URL. Raise StoreRefused if the URL is not a valid URL of SQLite or
-    PostgreSQL."""
+    PostgreSQL. `memory` is the file in which this host remembers the newest journal entry of a PostgreSQL
+    database."""
     try:
         parsed = make_url(url)
     except ArgumentError:
@@ -341,7 +549,7 @@ def backend_of(url: str) -> Backend:
     if parsed is not None and parsed.get_backend_name() == "sqlite":
         return SqliteFile(parsed)
     if parsed is not None and parsed.get_backend_name() == "postgresql":
-        return PostgresServer(parsed)
+        return PostgresServer(parsed, memory)
     raise StoreRefused(
         "The database's URL is not one that Corral knows",
         "Write sqlite:////absolute/path/to/corral.db or postgresql://user@host/database.",

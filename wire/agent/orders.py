@@ -323,10 +323,14 @@ class Ping:
     `heard` is the time at which the controller last received a message from this agent, by the host's clock,
     in seconds since boot. Leases are renewed from that time and not from the arrival of this Ping, because
     the network may delay the Ping for minutes.
+
+    `journal` is the newest journal entry of the controller: its epoch, number and hash. The agent remembers
+    this entry, and names it in its next Hello. Empty if the cluster can have only one controller.
     """
 
     beat: int
     heard: Optional[float] = None
+    journal: str = ""
 
 
 @dataclass(frozen=True)

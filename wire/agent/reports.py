@@ -184,6 +184,8 @@ class Hello:
     attempts: tuple[AttemptStatus, ...] = ()
     clock: Optional[float] = None
     protocol: int = PROTOCOL
+    journal: str = ""
+    """The newest journal entry of which a controller has told this host: its epoch, number and hash."""
 
 
 @dataclass(frozen=True)

@@ -114,6 +114,11 @@ class Answer:
         self.status, headers = self._head()
         while 100 <= self.status < 200:
             self.status, headers = self._head()
+        self.leader: Optional[str] = headers.get("corral-leader")
+        """The URL of the leader if a standby has answered; empty if no controller leads. None if the leader
+        has answered.
+        """
+        self.location = headers.get("location", "")
         self._chunked = "chunked" in headers.get("transfer-encoding", "").lower()
         self._left: Optional[int] = None
         """The number of bytes of the body, or of the present chunk, that have not been read. None if the body

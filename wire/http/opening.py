@@ -7,14 +7,16 @@ from __future__ import annotations
 import os
 
 from wire.http import contexts, discovery
+from wire.http.controllers import Controllers
 from wire.http.transport import Transport, Unreachable
 
 
 def open_transport(
     url: str = "", *, timeout_s: float = 30.0, token: str = "", read_only: bool = False, ca: str = ""
-) -> Transport:
-    """Return a transport to the controller at `url`, or, without `url`, to the controller that `discovery`
-    finds. Raise Unreachable if the contexts or the token cannot be read.
+) -> Controllers:
+    """Return a transport to the controllers at `url`, or, without `url`, to those that `discovery` finds. A
+    URL can name several controllers, with commas between their addresses. Raise Unreachable if the contexts
+    or the token cannot be read.
     """
     try:
         found = discovery.ControllerAddress(url, "given") if url else discovery.find_controller()
@@ -24,7 +26,12 @@ def open_transport(
         raise Unreachable(url or "any address", str(unusable), hint) from None
     token = token or os.environ.get("CORRAL_TOKEN", "") or _token_in(known.token_file, found.url)
     ca = ca or os.environ.get("CORRAL_CA", "") or known.ca
-    return Transport(found.url, timeout_s, token, ca=ca, tried=found.tried, read_only=read_only)
+    urls = [each.strip() for each in found.url.split(",") if each.strip()]
+
+    def connect(address: str) -> Transport:
+        return Transport(address, timeout_s, token, ca=ca, tried=found.tried, read_only=read_only)
+
+    return Controllers(urls or [found.url], connect, token=bool(token))
 
 
 def _token_in(file: str, url: str) -> str:

@@ -11,7 +11,7 @@ import select
 import socket
 import time
 import urllib.parse
-from typing import TYPE_CHECKING, Iterator, Optional, Sequence, TypeVar, Union
+from typing import TYPE_CHECKING, Generator, Optional, Sequence, TypeVar, Union
 
 from wire import VERSION
 from wire.api.problem import Problem
@@ -36,6 +36,10 @@ class Unreachable(Exception):
         self.url = url
         self.why = why
         self.hint = hint
+        self.repeatable = True
+        """False if the request may have been carried out, and would then be carried out twice if it were
+        repeated.
+        """
 
 
 class Refused(Exception):
@@ -44,6 +48,17 @@ class Refused(Exception):
     def __init__(self, status: int, problem: Problem) -> None:
         super().__init__(problem.message)
         self.status = status
+        self.problem = problem
+
+
+class LeaderElsewhere(Exception):
+    """Raised if a standby has refused a request that needs the leader. `address` is the URL of the leader;
+    empty if no controller leads at present. The standby has not carried out the request.
+    """
+
+    def __init__(self, address: str, problem: Problem) -> None:
+        super().__init__(problem.message)
+        self.address = address
         self.problem = problem
 
 
@@ -82,6 +97,8 @@ class Transport:
             self._headers["Authorization"] = f"Bearer {token}"
         self.what_if = ""
         """The id of the what-if answer that the user saw before the next request; empty if there is none."""
+        self.leader: Optional[str] = None
+        """The URL of the leader, if the last answer came from a standby; otherwise None."""
         self._kept: Optional[Connection] = None
         self._asking = False
         self._endless: set[socket.socket] = set()
@@ -123,6 +140,7 @@ class Transport:
         if self.what_if:
             headers = {**headers, "Corral-What-If": self.what_if}
         sent = connected = False
+        keyed = bool(pauses)
         while True:
             try:
                 connected = False
@@ -131,17 +149,20 @@ class Transport:
                 if connection.sock is not None:
                     connection.sock.settimeout(timeout_s)
                 answer = connection.request(method, target, body, headers)
-                return self._body(answer.status, answer.read())
+                self.leader = answer.leader
+                return self._body(answer.status, answer.read(), answer.location)
             except (OSError, InvalidAnswer) as error:
                 self._drop()
                 # Raise the error if no try is left, if the request could not be sent, or if the answer took
                 # too long.
                 if not pauses or not sent or isinstance(error, _TIMEOUTS):
                     unsure = sent and not question
-                    raise self._unreachable(error, connected, timeout_s, unsure=unsure) from None
+                    failure = self._unreachable(error, connected, timeout_s, unsure=unsure)
+                    failure.repeatable = not unsure or keyed
+                    raise failure from None
                 time.sleep(pauses.pop(0))
 
-    def listen(self, target: str, silence_s: Optional[float]) -> Iterator[bytes]:
+    def listen(self, target: str, silence_s: Optional[float]) -> Generator[bytes, None, None]:
         """Yield the body of the answer during its arrival. The connection counts as lost if nothing arrives
         for `silence_s` seconds; None means no limit.
         """
@@ -153,8 +174,9 @@ class Transport:
             self._endless.add(line)
             line.settimeout(silence_s)
             answer = connection.request("GET", target, None, self._headers)
+            self.leader = answer.leader
             if answer.status != 200:
-                self._body(answer.status, answer.read())
+                self._body(answer.status, answer.read(), answer.location)
             while piece := answer.read_some():
                 yield piece
         except (OSError, InvalidAnswer) as error:
@@ -186,12 +208,14 @@ class Transport:
                 f"Check that a Corral controller of this client's version ({VERSION}) listens there.",
             ) from None
 
-    def _body(self, status: int, answer: bytes) -> bytes:
+    def _body(self, status: int, answer: bytes, location: str) -> bytes:
         if 200 <= status < 300:
             return answer
         problem = self.decode_answer(Problem, answer)
         # A controller that is about to stop counts as unreachable, because clients should wait for its
         # restart.
+        if problem.code in ("not_leader", "no_leader"):
+            raise LeaderElsewhere(location, problem)
         if problem.code == "stopping":
             raise Unreachable(self.url, problem.message, problem.hint)
         raise Refused(status, problem)

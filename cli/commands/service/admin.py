@@ -62,6 +62,14 @@ class BackedUp:
     jobs: int
 
 
+@dataclass(frozen=True)
+class AcceptedLoss:
+    """The last journal entry of the database, and the new epoch of the leadership."""
+
+    seq: int
+    epoch: int
+
+
 @app.callback(
     epilog=examples(
         "corral admin verify", "corral admin backup /backup/corral-today.db", "corral admin compact"
@@ -236,6 +244,50 @@ def compact(
                 ("Journal begins after", f"entry {done.begins}"),
             ]
         )
+    return 0
+
+
+@app.command(
+    "accept-loss",
+    epilog=examples(
+        "corral admin accept-loss --yes",
+        "corral admin accept-loss --yes --epoch 12     if a node says that it has served epoch 12",
+    ),
+)
+def accept_loss(
+    config: Config = "",
+    store: StoreUrl = "",
+    epoch: Annotated[
+        int, option("--epoch", "N", "Highest epoch that nodes have served; their reason to be away names it.")
+    ] = 0,
+    yes: Annotated[bool, switch("--yes", "Accept the loss. Without --yes, the command refuses.")] = False,
+    output: Output = Format.TABLE,
+) -> int:
+    """Use a PostgreSQL database that lacks acknowledged journal entries. All controllers must be stopped.
+
+    A controller refuses a database that went back in time, because an old backup was restored or a standby
+    server that lagged behind was promoted. After this command, the journal continues after its present last
+    entry. Jobs and changes in the missing entries are lost. The next controller finds jobs that still run on
+    the nodes.
+    """
+    from controller.store.errors import StoreFailure
+    from controller.store.maintenance.accepted_loss import accept_loss as accept
+
+    if not yes:
+        raise CommandError(
+            "acknowledged jobs and changes would be lost",
+            "Restore the newest database if you can; otherwise repeat the command with --yes.",
+            USAGE,
+        )
+    try:
+        seq, raised = accept(store or _url(config), epoch)
+    except StoreFailure as failure:
+        raise _mistake(failure) from None
+    accepted = AcceptedLoss(seq, raised)
+    if output.is_data:
+        write_data(output, accepted)
+    else:
+        write_facts([("Last entry", str(seq)), ("Epoch", str(raised))])
     return 0
 
 

@@ -14,7 +14,7 @@ from cli.slurm.formats.columns import Column, choose, lines, shape_of
 from cli.slurm.formats.output_formats import print_lines
 from cli.slurm.programs import SlurmError
 from cli.slurm.show.controller import ask, controller
-from wire.http.transport import Transport
+from wire.http.controllers import Controllers
 from wire.names import SLURM_QOS
 
 OPTIONS = (
@@ -173,7 +173,7 @@ def _field(text: str) -> str:
     return _ALIASES.get(name.lower(), name) + percent + width
 
 
-def _associations(transport: Transport, users: Sequence[str], _: bool = True) -> Rows:
+def _associations(transport: Controllers, users: Sequence[str], _: bool = True) -> Rows:
     """Return a row for each account, followed by a row for each user of the account. The default project
     always has rows for the user that runs the command and for `users`, because a user without jobs may submit
     to it.
@@ -198,7 +198,7 @@ def _associations(transport: Transport, users: Sequence[str], _: bool = True) ->
     return found
 
 
-def _user_rows(transport: Transport, users: Sequence[str], with_accounts: bool) -> Rows:
+def _user_rows(transport: Controllers, users: Sequence[str], with_accounts: bool) -> Rows:
     rows = [row for row in _associations(transport, users) if row["user"]]
     for row in rows:
         row["admin"] = "Administrator" if row["user"] == "root" else "None"
@@ -207,39 +207,39 @@ def _user_rows(transport: Transport, users: Sequence[str], with_accounts: bool) 
     return list({str(row["user"]): row for row in reversed(rows)}.values())
 
 
-def _account_rows(transport: Transport, users: Sequence[str], _: bool) -> Rows:
+def _account_rows(transport: Controllers, users: Sequence[str], _: bool) -> Rows:
     return [row for row in _associations(transport, users) if not row["user"]]
 
 
-def _cluster_rows(transport: Transport, _users: Sequence[str], _: bool) -> Rows:
+def _cluster_rows(transport: Controllers, _users: Sequence[str], _: bool) -> Rows:
     cluster = ask(transport, "/v1/cluster")["name"]
     own = {"cluster": cluster, "controlhost": "127.0.0.1", "controlport": 6_817, "rpc": 9_728, "share": 1}
     return [{**own, "qos": ",".join(_qos_names(transport))}]
 
 
-def _qos_rows(transport: Transport, _users: Sequence[str], _: bool) -> Rows:
+def _qos_rows(transport: Controllers, _users: Sequence[str], _: bool) -> Rows:
     plain = {"priority": 0, "gracetime": "00:00:00", "preemptmode": "cluster", "usagefactor": "1.000000"}
     return [{"name": name, **plain} for name in _qos_names(transport)]
 
 
-def _qos_names(transport: Transport) -> list[str]:
+def _qos_names(transport: Controllers) -> list[str]:
     """Return `normal`, and each QOS that scheduler.toml sets for a queue."""
     queues = ask(transport, "/v1/queues")["queues"]
     return [SLURM_QOS, *sorted({each["settings"]["qos"] for each in queues if each["settings"].get("qos")})]
 
 
-def _tres_rows(_transport: Transport, _users: Sequence[str], _: bool) -> Rows:
+def _tres_rows(_transport: Controllers, _users: Sequence[str], _: bool) -> Rows:
     known = (("cpu", "", 1), ("mem", "", 2), ("energy", "", 3), ("node", "", 4), ("billing", "", 5))
     return [
         {"type": kind, "name": name, "id": number} for kind, name, number in (*known, ("gres", "gpu", 1_001))
     ]
 
 
-def _nothing(_transport: Transport, _users: Sequence[str], _: bool) -> Rows:
+def _nothing(_transport: Controllers, _users: Sequence[str], _: bool) -> Rows:
     return []
 
 
-_ROWS: Mapping[str, Callable[[Transport, Sequence[str], bool], Rows]] = {
+_ROWS: Mapping[str, Callable[[Controllers, Sequence[str], bool], Rows]] = {
     **dict.fromkeys(_TABLES, _nothing),
     "association": _associations,
     "user": _user_rows,

@@ -9,7 +9,7 @@ from typing import Any
 from cli.slurm.formats.resources import gpu_type, natural, ranges
 from cli.slurm.formats.states import node_state, used_cpus
 from cli.slurm.show.controller import ask
-from wire.http.transport import Transport
+from wire.http.controllers import Controllers
 
 DEFAULT_QUEUE = "default"
 """The queue of jobs that name no queue."""
@@ -85,7 +85,7 @@ class Partition:
         return self.name == DEFAULT_QUEUE
 
 
-def nodes(transport: Transport) -> list[Node]:
+def nodes(transport: Controllers) -> list[Node]:
     """Return all nodes in the order of their names; n2 comes before n10."""
     found = [_node(each) for each in ask(transport, "/v1/nodes")["nodes"]]
     return sorted(found, key=lambda node: natural(node.name))
@@ -112,7 +112,7 @@ def _node(view: Mapping[str, Any]) -> Node:
     )
 
 
-def partitions(transport: Transport, known: Sequence[Node]) -> list[Partition]:
+def partitions(transport: Controllers, known: Sequence[Node]) -> list[Partition]:
     """Return the partitions in the order of their names; the default partition comes first."""
     queues = ask(transport, "/v1/queues")["queues"]
     found = [_partition(queue, known) for queue in queues]

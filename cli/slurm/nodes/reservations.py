@@ -7,10 +7,10 @@ from typing import Any
 from cli.slurm.formats.times import long_span, moment
 from cli.slurm.show.controller import ask
 from wire.cluster.hostlist import fold_hostlist
-from wire.http.transport import Transport
+from wire.http.controllers import Controllers
 
 
-def reservations(transport: Transport) -> list[dict[str, Any]]:
+def reservations(transport: Controllers) -> list[dict[str, Any]]:
     """Return all reservations. Each is a ReservationView of wire.api.tenants as JSON."""
     found: list[dict[str, Any]] = ask(transport, "/v1/reservations")["reservations"]
     return found
@@ -35,7 +35,7 @@ def reservation_pairs(view: dict[str, Any]) -> list[str]:
     ]
 
 
-def print_reservation_table(transport: Transport, *, header: bool) -> None:
+def print_reservation_table(transport: Controllers, *, header: bool) -> None:
     """Print reservations as `sinfo -T` does."""
     found = reservations(transport)
     if not found:

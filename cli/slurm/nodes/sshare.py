@@ -10,7 +10,7 @@ from cli.slurm.formats.columns import columns_of, lines, shape_of
 from cli.slurm.formats.output_formats import print_lines
 from cli.slurm.nodes.accounts import text_column, user_name
 from cli.slurm.show.controller import ask, controller
-from wire.http.transport import Transport
+from wire.http.controllers import Controllers
 
 Rows = list[dict[str, Any]]
 
@@ -64,7 +64,7 @@ def main(words: list[str]) -> int:
     return 0
 
 
-def _share_rows(transport: Transport) -> Rows:
+def _share_rows(transport: Controllers) -> Rows:
     entries = ask(transport, "/v1/shares")["shares"]
     total = sum(entry["used"] for entry in entries if len(entry["path"]) == 1)
     root = {"account": "root", "indented": "root", "user": "", "normshares": "0.000000"}

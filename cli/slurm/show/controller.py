@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from wire.http.controllers import Controllers
 from wire.http.opening import open_transport
-from wire.http.transport import Transport
 
 Rows = list[dict[str, Any]]
 AT_ONCE = 200
@@ -22,7 +22,7 @@ AT_ONCE = 200
 
 
 @contextmanager
-def controller() -> Iterator[Transport]:
+def controller() -> Iterator[Controllers]:
     """Connect to the controller that the environment names."""
     transport = open_transport()
     try:
@@ -31,21 +31,21 @@ def controller() -> Iterator[Transport]:
         transport.close()
 
 
-def ask(transport: Transport, path: str, query: Iterable[tuple[str, Any]] = ()) -> Any:
+def ask(transport: Controllers, path: str, query: Iterable[tuple[str, Any]] = ()) -> Any:
     """Return the answer to a GET request as JSON."""
     text = urllib.parse.urlencode(list(query))
     target = f"{path}?{text}" if text else path
     return json.loads(transport.ask("GET", target, None, (0.0,), question=True))
 
 
-def cluster_name(transport: Transport) -> str:
+def cluster_name(transport: Controllers) -> str:
     """Return the name of the controller's cluster."""
     name: str = ask(transport, "/v1/cluster")["name"]
     return name
 
 
 def job_rows(
-    transport: Transport,
+    transport: Controllers,
     columns: Sequence[str],
     *,
     jobs: Iterable[str] = (),

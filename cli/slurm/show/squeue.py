@@ -17,7 +17,7 @@ from cli.slurm.selections import hosts, pause_s, require_own_cluster
 from cli.slurm.show.controller import Rows, ask, cluster_name, controller, job_rows
 from cli.slurm.show.jobs import GROUP_COLUMNS, grouped
 from cli.slurm.show.squeue_fields import FIELDS
-from wire.http.transport import Transport
+from wire.http.controllers import Controllers
 
 OPTIONS = (
     Option("account", "A", help="Only jobs of these accounts (projects)."),
@@ -271,7 +271,7 @@ def _jobs(arguments: Arguments, needs: tuple[str, ...], sort: str) -> Rows | Non
     return chosen if arguments.has("array") else grouped(chosen)
 
 
-def _require_nodes(names: set[str], transport: Transport) -> None:
+def _require_nodes(names: set[str], transport: Controllers) -> None:
     """Raise SlurmError for a name that no node has."""
     known = {node["name"] for node in ask(transport, "/v1/nodes")["nodes"]}
     for name in sorted(names - known):

@@ -115,6 +115,11 @@ class Server:
             response = error_response(error)
             if not request.content.is_eof():
                 response.force_close()
+        standby = self._daemon.standby
+        if standby is not None and not response.prepared:
+            # Tell clients that the answer is from a controller that follows the leader, and how old it is.
+            response.headers["Corral-Leader"] = standby.leader.address if standby.leader is not None else ""
+            response.headers["Corral-As-Of"] = f"{standby.as_of:.3f}"
         # Count all requests to unknown paths under the name "other". Otherwise each path that a client
         # invents would add a line to /metrics.
         method, path = request.get(ROUTE, ("other", "other"))
@@ -137,6 +142,8 @@ class Server:
         self, request: web.BaseRequest, caller: Caller, route: Route, path: Mapping[str, str]
     ) -> web.StreamResponse:
         call = Call(self._daemon, self._reload, self._identity, self._streams, request, caller, path)
+        if route.of_leader or route.method != "GET":
+            self._daemon.refuse_unless_leading()
         await call.permit(route.needs)
         if route.needs.of_job:
             await call.permit(route.needs, await call.job())

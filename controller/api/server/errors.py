@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from controller.config import names_beside, nearest
 from controller.core.model.decision.decision import Refusal
-from controller.daemon import Stopping
+from controller.daemon import NotLeading, Stopping
 from controller.nodes.link import LogMissing, NodeAway
 from controller.store.errors import StoreFailure, StoreFull, StoreUnavailable
 from wire.api.problem import Problem
@@ -19,6 +19,7 @@ from wire.text import printable
 
 STATUS = {
     "invalid": 400,
+    "not_leader": 307,
     "not_allowed": 403,
     "not_found": 404,
     "no_such_method": 405,
@@ -29,6 +30,7 @@ STATUS = {
     "over_quota": 403,
     "internal": 500,
     "busy": 503,
+    "no_leader": 503,
     "node_away": 503,
     "stopping": 503,
     "storage_full": 507,
@@ -103,12 +105,26 @@ def problem_of(refusal: Refusal) -> Problem:
     )
 
 
+def _leader_response(address: str) -> web.Response:
+    """Return the answer of a controller that does not lead to a request that needs the leader. Location has
+    the URL of the leader without the path of the request; clients of Corral repeat the request there.
+    """
+    if not address:
+        hint = "Try again in a few seconds, when a controller has taken over."
+        return refusal_response(Refusal("no_leader", "no controller leads at present", hint=hint))
+    message = f"this controller does not lead; the leader is {address}"
+    hint = f"Send the request to {address}."
+    return refusal_response(Refusal("not_leader", message, hint=hint), headers={"Location": address})
+
+
 def error_response(error: BaseException) -> web.Response:
     """Return the HTTP answer to a request whose handler raised this error. An error of an unexpected class is
     logged with its traceback as a bug."""
     match error:
         case Rejected():
             return refusal_response(error.refusal, error.status, error.headers)
+        case NotLeading(address=address):
+            return _leader_response(address)
         case StoreFull(message=message, hint=hint):
             return refusal_response(Refusal("storage_full", message, hint=hint))
         case StoreUnavailable(message=message, hint=hint):

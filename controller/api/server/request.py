@@ -147,6 +147,10 @@ class Route:
     """The HTTP statuses of refusals that are special to this route. The OpenAPI document adds the statuses
     that every route can have, and the statuses that follow from the path and body.
     """
+    of_leader: bool = False
+    """True if only the leader can answer a GET, because the answer comes from an agent. All other methods
+    also need the leader.
+    """
     slow: bool = False
     """True if the answer takes long, or waits for another host or process. The limit of RequestTurns does not
     apply to slow routes.

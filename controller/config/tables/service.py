@@ -22,6 +22,12 @@ def _address(text: str) -> str:
     return text
 
 
+def _url(text: str) -> str:
+    if text and not (text.startswith(("http://", "https://", "ssh://", "unix:///")) and text.isprintable()):
+        raise ValueError(f'cannot read {text!r} as a URL; write "https://head1:7070", or "" for none')
+    return text
+
+
 class ClusterSection(Section):
     """The name of the cluster, and the directories that all its hosts share (network file systems)."""
 
@@ -59,6 +65,7 @@ class ApiSection(Section):
     """The address and the limits of the HTTP API."""
 
     listen: Annotated[str, AfterValidator(_address)] = ""
+    url: Annotated[str, AfterValidator(_url)] = ""
     max_body: int = Field(1 << 20, ge=1 << 10, le=1 << 28)
     max_connections: int = Field(1_000, ge=1, le=100_000)
 

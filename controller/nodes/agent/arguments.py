@@ -8,10 +8,16 @@ from wire.codec import dumps, encode
 
 
 def agent_arguments(
-    name: str, host: HostSpec, home: str, jobs: JobPolicy = DEFAULT_JOB_POLICY, cluster: str = ""
+    name: str,
+    host: HostSpec,
+    home: str,
+    jobs: JobPolicy = DEFAULT_JOB_POLICY,
+    cluster: str = "",
+    epoch: int = 0,
 ) -> list[str]:
     """Return the command line arguments of the agent on a node. `home` is used only if `host` names no spool:
-    the spool is then a directory below `home`.
+    the spool is then a directory below `home`. `epoch` is that of the leader; 0 if the cluster can have only
+    one controller.
     """
     options = {
         "--name": name,
@@ -22,6 +28,7 @@ def agent_arguments(
         "--scratch": host.scratch,
         "--scratch-dir": host.scratch_dir or None,
         "--cluster": cluster or None,
+        "--epoch": epoch or None,
         "--jobs": None if jobs == DEFAULT_JOB_POLICY else dumps(encode(jobs)),
     }
     words = [word for key, value in options.items() if value is not None for word in (key, str(value))]

@@ -14,6 +14,7 @@ from controller.nodes.agent.arguments import agent_arguments
 from controller.nodes.agent.bootstrap import BootstrappedAgent, start_agent
 from controller.nodes.agent.last_line import READ
 from controller.nodes.agent.zipapp import bundle
+from controller.nodes.leadership import ALONE, Leadership
 from controller.nodes.reconnecting import CannotConnect, ReconnectingLink
 from controller.nodes.ssh.connector import SshConnector
 from controller.nodes.ssh.errors import describe_error
@@ -36,8 +37,9 @@ class SshLink(ReconnectingLink):
         *,
         ping_s: float = 5.0,
         silence_s: float = 15.0,
+        leader: Leadership = ALONE,
     ) -> None:
-        super().__init__(name, ping_s, silence_s)
+        super().__init__(name, ping_s, silence_s, leader)
         self.host = host
         self._connector = connector
         self._jobs = jobs
@@ -61,7 +63,8 @@ class SshLink(ReconnectingLink):
         made = await asyncio.get_running_loop().run_in_executor(None, bundle)
         host = self.host
         started = await start_agent(connection, host.python, host.spool, made)
-        arguments = agent_arguments(self.name, host, started.home, self._jobs, self._cluster)
+        epoch = self.leader.epoch()
+        arguments = agent_arguments(self.name, host, started.home, self._jobs, self._cluster, epoch)
         started.send_options([*arguments, "--replace", "--address", self._where(connection)])
         return SshChannel(connection, started)
 

@@ -3,6 +3,7 @@ PostgreSQL."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -11,6 +12,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from controller.store.chain import Head
 from controller.store.errors import StoreFailure
+from controller.store.leader.lease import Lease
 
 # SQLAlchemy supports INSERT … ON CONFLICT for both databases, but its common base class does not declare
 # this.
@@ -25,11 +27,43 @@ class Backend(Protocol):
 
     engine: Engine
     where: str
+    warnings: Sequence[str]
+    """A sentence for each setting of the database server with which acknowledged jobs can be lost."""
+
+    @property
+    def lease(self) -> Lease | None:
+        """Return the lease of the leader, if several controllers can use the store; None if a lock on a file
+        allows only one.
+        """
+        ...
 
     def open(self) -> Connection:
         """Lock the store for this controller and connect for writing.
 
         Raise StoreRefused if another controller has the lock. The error names the process of that controller.
+        """
+        ...
+
+    def try_open(self) -> Connection | None:
+        """Connect for writing if no other controller leads; return None if another one leads. Raise
+        DBAPIError if the database does not answer, and StoreRefused if the store can have only one
+        controller.
+        """
+        ...
+
+    def reopen(self) -> Connection:
+        """Connect for writing again after a lost connection. Raise StoreRefused if another controller
+        leads.
+        """
+        ...
+
+    def check_lease(self) -> None:
+        """Raise StoreAway if this controller must not write any more because its lease was not renewed."""
+        ...
+
+    def prove(self, transaction: Connection) -> None:
+        """Prove at the beginning of a transaction that this controller is still the leader. Raise StoreStale
+        if another controller has taken over.
         """
         ...
 

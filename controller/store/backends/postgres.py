@@ -1,95 +1,179 @@
-"""A store on a PostgreSQL server. The controller's database session holds a lock, so that no other controller
-can use the store.
-
-When this session ends, the server releases the lock, and the controller can no longer write.
+"""A store on a PostgreSQL server. Several controllers can use the database, and one of them leads: it holds a
+lease, and proves in each transaction that it still leads.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import os
-import socket
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
-from sqlalchemy import URL, Connection, Engine, Table, create_engine, text
+from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, select
 from sqlalchemy.dialects.postgresql import Insert, insert
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import NullPool
 
 from controller.store.chain import Head
-from controller.store.errors import StoreAway, StoreBroken, StoreFailure, StoreFull, StoreRefused
-
-LOCK = 0x636F7272616C  # The number of the advisory lock: the ASCII bytes of "corral".
-
-# Wait up to one second for the lock, because after a restart the session of the former process may still hold
-# the lock for a moment.
-PATIENCE = text("SET LOCAL lock_timeout = '1s'")
-TAKE = text("SELECT pg_advisory_lock(:lock)")
-OWNER = text(
-    "SELECT application_name FROM pg_locks JOIN pg_stat_activity USING (pid) "
-    "WHERE locktype = 'advisory' AND granted AND (classid::bigint << 32) + objid::bigint = :lock"
+from controller.store.errors import StoreAway, StoreBroken, StoreFailure, StoreFull, StoreRefused, StoreStale
+from controller.store.leader import rows, server_settings
+from controller.store.leader.holder import (
+    has_ended,
+    holder_of_this_process,
+    pid_and_host,
+    session_name,
+    shown,
 )
+from controller.store.leader.lease import LEASE_S, Lease
+from controller.store.leader.remembered import HeadMemory, is_lost
+from controller.store.tables import journal
 
+WAIT_S = 0.2
+"""Seconds between two looks at the lease of another controller."""
 DISK_FULL = "53100"
-# The error code (SQLSTATE) of a write to a standby server, or to a server in read-only mode.
-READ_ONLY = "25006"
-LOCK_NOT_AVAILABLE = "55P03"
+PASSING = ("25006", "25P03", "55P03")
+"""The error codes (SQLSTATE) of failures that may pass: a write to a standby server or to a server in
+read-only mode, a transaction that was left open too long, and a lock that was not free in time.
+"""
 
 
 class PostgresServer:
     """A database on a PostgreSQL server. The server itself makes commits durable (fsync, write-ahead log).
 
-    The controller's session holds an advisory lock of PostgreSQL, so that only one controller uses the
-    database.
+    One controller leads and writes (leader/lease.py). The others follow. `memory` is the file with the newest
+    journal entry that this host has seen; None: the host remembers none.
     """
 
-    def __init__(self, url: URL) -> None:
+    def __init__(self, url: URL, memory: Path | None = None) -> None:
         if importlib.util.find_spec("psycopg") is None:
             raise StoreRefused(
                 "PostgreSQL needs the package psycopg, which is not installed",
                 f"Install it for this Python: {sys.executable} -m pip install 'psycopg[binary]>=3.2'",
             )
         self.where = url.render_as_string(hide_password=True)
+        holder = holder_of_this_process()
         since = time.strftime("%Y-%m-%d %H:%M")
+        arguments = {
+            "connect_timeout": 10,
+            # Send keepalives to detect a broken network. Without keepalives, a lost connection would stay
+            # open for hours.
+            "keepalives_idle": 10,
+            "keepalives_interval": 5,
+            "keepalives_count": 3,
+            "tcp_user_timeout": 15_000,
+            "application_name": f"{session_name(holder)} since {since}",
+        }
+        url = url.set(drivername="postgresql+psycopg")
         self.engine = create_engine(
-            url.set(drivername="postgresql+psycopg"),
+            url,
             isolation_level="REPEATABLE READ",  # Each reader gets a consistent snapshot.
-            connect_args={
-                "connect_timeout": 10,
-                # Send keepalives to detect a broken network. Without keepalives, a lost connection would stay
-                # open for hours.
-                "keepalives_idle": 10,
-                "keepalives_interval": 5,
-                "keepalives_count": 3,
-                "tcp_user_timeout": 25_000,
-                "application_name": f"corral pid {os.getpid()} on {socket.gethostname()[:20]} since {since}",
-                "options": "-c synchronous_commit=on",
-            },
+            connect_args=arguments,
         )
+        # Give up soon on the connection of the lease, so that the next renewal can use another connection.
+        quick = {
+            "connect_timeout": 2,
+            "tcp_user_timeout": 2_500,
+            "application_name": f"corral lease of {shown(holder)}",
+            "options": "-c statement_timeout=2500 -c lock_timeout=2500",
+        }
+        leasing = create_engine(
+            url, poolclass=NullPool, isolation_level="READ COMMITTED", connect_args={**arguments, **quick}
+        )
+        self._memory = None if memory is None else HeadMemory(memory)
+        self.warnings: Sequence[str] = ()
+        self._lease = Lease(leasing, holder)
+        event.listen(leasing, "engine_connect", self._refuse_standby_server)
+
+    @property
+    def lease(self) -> Lease | None:
+        return self._lease
 
     def open(self) -> Connection:
-        writer = self.engine.connect()
-        try:
-            with writer.begin():
-                writer.execute(PATIENCE)
-                writer.execute(TAKE, {"lock": LOCK})
-        except DBAPIError as error:
-            if getattr(error.orig, "sqlstate", None) != LOCK_NOT_AVAILABLE:
-                raise
-            with writer:
-                owner = writer.scalar(OWNER, {"lock": LOCK})
-            raise StoreRefused(
-                f"Another controller ({owner or 'just starting'}) owns {self.where}",
-                "Stop it first, or give this controller a database of its own.",
-            ) from None
+        """Lead, and connect for writing. If the controller that led before has ended without a release, wait
+        for the end of its lease, which a running controller renews meanwhile.
+        """
+        before = self._lease.leader() if self._made() else None
+        deadline = time.monotonic() + LEASE_S + 1
+        while (writer := self.try_open()) is None:
+            now = self._lease.leader()
+            runs = now is not None and (
+                before is None
+                or now.epoch != before.epoch
+                or now.left_s > before.left_s
+                or _is_here(now.holder)
+            )
+            if now is None or runs or time.monotonic() > deadline:
+                owner = shown(now.holder) if now is not None else "just starting"
+                raise StoreRefused(
+                    f"Another controller ({owner}) owns {self.where}",
+                    "Stop it first, or give this controller a database of its own.",
+                )
+            before = now
+            time.sleep(WAIT_S)
         return writer
+
+    def try_open(self) -> Connection | None:
+        self._made()
+        if not self._lease.take():
+            return None
+        self._lease.begin()
+        return self._connect()
+
+    def reopen(self) -> Connection:
+        self.engine.dispose()
+        if not self._lease.take():
+            now = self._lease.leader()
+            owner = shown(now.holder) if now is not None else "just starting"
+            raise StoreRefused(
+                f"Another controller ({owner}) leads {self.where} now",
+                "This controller stops. Start it again as a standby.",
+            )
+        return self._connect()
+
+    def check_lease(self) -> None:
+        if not self._lease.may_act:
+            raise StoreAway(
+                f"The lease on {self.where} could not be renewed, so another controller may take over",
+                "Check that the server runs, is reachable and accepts writes.",
+            )
+
+    def prove(self, transaction: Connection) -> None:
+        if not self._lease.prove(transaction):
+            raise StoreStale(
+                f"Another controller has taken over {self.where}",
+                "This controller has written nothing since, and stops. Start it again as a standby.",
+            )
+
+    def _made(self) -> bool:
+        """Make the tables of the leadership if they do not exist. Return True."""
+        with self.engine.connect() as connection:
+            if not rows.made(connection.execution_options(isolation_level="READ COMMITTED")):
+                connection.rollback()
+                rows.make(connection, self.where)
+        return True
+
+    def _connect(self) -> Connection:
+        # READ COMMITTED, because the statement that proves the epoch must see the newest epoch.
+        writer = self.engine.connect().execution_options(isolation_level="READ COMMITTED")
+        self.warnings = server_settings.warnings(writer)
+        return writer
+
+    def _refuse_standby_server(self, connection: Connection) -> None:
+        if server_settings.is_standby(connection):
+            raise StoreAway(
+                f"{self.where} is a standby server of PostgreSQL, which cannot be written",
+                "Name the primary server in [store] url, or promote the standby server.",
+            )
 
     def reader(self) -> Engine:
         return self.engine.execution_options(postgresql_readonly=True)
 
     def close(self) -> None:
+        """Close all connections. If this controller leads, another one can take over at once."""
+        self._lease.close()
         self.engine.dispose()
+        if self._memory is not None:
+            self._memory.close()
 
     def insert(self, table: Table) -> Insert:
         return insert(table)
@@ -100,11 +184,24 @@ class PostgresServer:
     def full_check(self, _connection: Connection) -> list[str]:
         return []
 
-    def settle(self, _connection: Connection, _head: Head) -> None:
-        pass
+    def settle(self, connection: Connection, head: Head) -> None:
+        entry = self._memory.read() if self._memory is not None else None
 
-    def acknowledge(self, _head: Head) -> None:
-        pass
+        def hash_of(seq: int) -> str:
+            with connection.begin():
+                found = connection.scalar(select(journal.c.hash).where(journal.c.seq == seq))
+            return found.hex() if found is not None else ""
+
+        with connection.begin():
+            first = connection.scalar(select(journal.c.seq).order_by(journal.c.seq).limit(1))
+        if entry is not None and is_lost(entry, self._lease.accepted, (first or 1) - 1, hash_of):
+            raise went_back(self.where, f"this host has stored the journal up to entry {entry.seq}", head.seq)
+        self.acknowledge(head)
+
+    def acknowledge(self, head: Head) -> None:
+        self._lease.seq = head.seq
+        if self._memory is not None:
+            self._memory.write(self._lease.epoch, head)
 
     def damaged(self, what: str) -> StoreFailure:
         return StoreBroken(
@@ -119,7 +216,7 @@ class PostgresServer:
             return StoreFull(
                 f"The disk of {self.where} is full", "Free some space; nothing was lost or half written."
             )
-        if not state or state.startswith(("08", "53", "57P")) or state == READ_ONLY:
+        if not state or state.startswith(("08", "40", "53", "57")) or state in PASSING:
             return StoreAway(
                 f"{self.where} does not answer: {reason}",
                 "Check that the server runs, is reachable and accepts writes.",
@@ -132,3 +229,18 @@ class PostgresServer:
             "Use pg_dump or pg_basebackup, and note the entry and hash that 'corral admin verify' "
             "prints: after a restore, the journal must still contain this entry.",
         )
+
+
+def went_back(where: str, remembered: str, seq: int) -> StoreRefused:
+    """Return the error about a database that lacks an acknowledged journal entry."""
+    return StoreRefused(
+        f"{where} went back in time: {remembered}, and the database does not have this entry (its journal "
+        f"ends at {seq}). An old backup was restored, or a standby server that lagged behind was promoted",
+        "Restore the newest database. If it is lost, run 'corral admin accept-loss' with all controllers "
+        "stopped; the changes in the missing entries are then lost.",
+    )
+
+
+def _is_here(holder: str) -> bool:
+    """Return whether this is the name of a process that runs on this host."""
+    return pid_and_host(holder)[1] == pid_and_host(holder_of_this_process())[1] and not has_ended(holder)

@@ -7,6 +7,7 @@ import os
 import shutil
 import sqlite3
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -18,6 +19,7 @@ from sqlalchemy.pool import NullPool
 from controller.store.backends.sidecars import HeadFile, OwnerLock
 from controller.store.chain import Head
 from controller.store.errors import StoreBroken, StoreFailure, StoreFull, StoreLocked, StoreRefused
+from controller.store.leader.lease import Lease
 from controller.store.tables import journal
 from wire import trusted_paths
 from wire.trusted_paths import UntrustedPath
@@ -31,6 +33,9 @@ class SqliteFile:
     """The database file and two files next to it. `<file>.lock` names the process that uses the database, and
     `<file>.head` has the number and hash of the last acknowledged journal entry.
     """
+
+    lease: Lease | None = None
+    warnings: Sequence[str] = ()
 
     def __init__(self, url: URL) -> None:
         if not url.database or url.database == ":memory:" or url.query:
@@ -63,6 +68,19 @@ class SqliteFile:
         writer = self.engine.connect()
         self._opened = self.path.stat()
         return writer
+
+    def try_open(self) -> Connection:
+        return self.open()
+
+    def reopen(self) -> Connection:
+        self.close()
+        return self.open()
+
+    def check_lease(self) -> None:
+        pass
+
+    def prove(self, _transaction: Connection) -> None:
+        pass
 
     def reader(self) -> Engine:
         if not self.path.is_file():

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 
-from controller.store.errors import StoreAway, StoreBroken, StoreRefused
+from controller.store.errors import StoreAway, StoreBroken, StoreRefused, StoreStale
+from controller.store.leader import rows
+from controller.store.leader.lease import LEASE_S, boot_time_s
+from controller.store.maintenance.accepted_loss import accept_loss
 from controller.store.store import Store
 from tests.contract.test_stores import by_hand
 from tests.controller.store.samples import batch, entry
@@ -25,16 +31,37 @@ def server() -> Iterator[PostgresUnderTest]:
         pytest.skip(str(missing))
 
 
-def test_store_that_lost_its_session_writes_nothing(server: PostgresUnderTest) -> None:
+def take_over(url: str) -> Store:
+    """Open the store as a second controller whose predecessor does not renew its lease any more."""
+    by_hand(url, "UPDATE corral_control.leader SET expires_at = to_timestamp(0)")
+    return Store.open(url)
+
+
+def test_commit_of_a_former_leader_is_refused(server: PostgresUnderTest) -> None:
+    """The epoch changes, while the session of the former leader stays open."""
     url = server.new_database()
     with closing(Store.open(url)) as stale:
         stale.commit(batch(entry(1)))
-        server.end_sessions("corral pid%")
-        with closing(Store.open(url)) as store:
-            for _ in range(2):
-                with pytest.raises(StoreAway, match="does not answer") as away:
-                    stale.commit(batch(entry(2, body="stale")))
-            assert "reachable" in away.value.hint
+        assert stale.epoch == 1
+        by_hand(url, "UPDATE corral_control.leader SET epoch = 2, holder = 'pid 1 on elsewhere - - -'")
+        for _ in range(2):
+            with pytest.raises(StoreStale, match="Another controller has taken over") as taken:
+                stale.commit(batch(entry(2, body="stale")))
+        assert "standby" in taken.value.hint
+        for stale_write in (lambda: stale.delete_jobs([1]), lambda: stale.delete_entries(1, 1)):
+            with pytest.raises(StoreStale):
+                stale_write()
+        assert stale.journal(0, 10) == [entry(1)]
+
+
+def test_former_leader_does_not_come_back(server: PostgresUnderTest) -> None:
+    url = server.new_database()
+    with closing(Store.open(url)) as stale:
+        stale.commit(batch(entry(1)))
+        with closing(take_over(url)) as store:
+            assert store.epoch == 2
+            with pytest.raises(StoreAway):
+                stale.commit(batch(entry(2, body="stale")))
             with pytest.raises(StoreRefused, match="Another controller"):
                 stale.resume()
             with pytest.raises(StoreAway):
@@ -44,11 +71,163 @@ def test_store_that_lost_its_session_writes_nothing(server: PostgresUnderTest) -
             assert store.verify().good
 
 
+def test_lost_session_does_not_cost_the_leadership(server: PostgresUnderTest) -> None:
+    url = server.new_database()
+    with closing(Store.open(url)) as store:
+        store.commit(batch(entry(1)))
+        server.end_sessions("corral %")
+        with pytest.raises(StoreAway, match="does not answer"):
+            store.commit(batch(entry(2)))
+        with pytest.raises(StoreRefused, match="Another controller"):
+            Store.open(url)
+        store.resume()
+        store.commit(batch(entry(2)))
+        assert store.epoch == 1
+
+
+def test_take_over_ends_an_open_commit_of_the_former_leader(server: PostgresUnderTest) -> None:
+    """The former leader has proved its epoch, and stands still before the end of its transaction."""
+    url = server.new_database()
+    with closing(Store.open(url)) as former:
+        former.commit(batch(entry(1)))
+        transaction = former._writer.begin()
+        former._place.prove(former._writer)
+        former._writer.execute(text("UPDATE meta SET value = 'stale' WHERE name = 'created_at'"))
+        with closing(take_over(url)) as store:
+            store.commit(batch(entry(2)))
+            assert store.load().meta["created_at"] != "stale"
+            assert store.verify().good
+        with pytest.raises(DBAPIError):
+            former._writer.execute(text("SELECT 1"))
+        transaction.close()
+
+
+def test_server_ends_a_transaction_that_stands_still(server: PostgresUnderTest) -> None:
+    """The next leader may lack the right to end the sessions of the former one."""
+    url = server.new_database()
+    with closing(Store.open(url)) as store:
+        lease = store._place.lease
+        assert lease is not None
+        lease._lease_s = 0.2
+        transaction = store._writer.begin()
+        store._place.prove(store._writer)
+        by_hand(url, "UPDATE corral_control.leader SET epoch = 2")  # waits for the end of the transaction
+        with pytest.raises(DBAPIError):
+            store._writer.execute(text("SELECT 1"))
+        transaction.close()
+
+
+def test_renewal_does_not_wait_for_a_long_commit(server: PostgresUnderTest) -> None:
+    url = server.new_database()
+    with closing(Store.open(url)) as store:
+        lease = store._place.lease
+        assert lease is not None
+        with store._proven():
+            before = store.leader()
+            assert rows.renew(lease._engine.connect(), lease.holder, lease.epoch, "", 60.0)
+            after = store.leader()
+        assert before is not None
+        assert after is not None
+        assert after.left_s > before.left_s
+
+
+def test_second_controller_follows_and_then_leads(server: PostgresUnderTest) -> None:
+    url = server.new_database()
+    with closing(Store.open(url)) as leader:
+        leader.commit(batch(entry(1)))
+        follower = Store.join(url)
+        assert follower is not None
+        with closing(follower):
+            assert not follower.leading
+            assert follower.follow(10) == []
+            leader.commit(batch(entry(2)))
+            assert follower.follow(10) == [entry(2)]
+            assert not follower.try_lead()
+            with pytest.raises(StoreRefused, match="does not lead"):
+                follower.commit(batch(entry(3)))
+            leader.close()
+            assert follower.try_lead()
+            assert follower.epoch == 2
+            follower.commit(batch(entry(3)))
+            assert follower.verify().good
+
+
+def test_controllers_that_start_together_have_one_leader(server: PostgresUnderTest) -> None:
+    url = server.new_database()
+    with ThreadPoolExecutor(4) as pool:
+        stores = [store for store in pool.map(Store.join, [url] * 4) if store is not None]
+    with ExitStack() as closed:
+        for store in stores:
+            closed.callback(store.close)
+        [leader] = [store for store in stores if store.leading]
+        leader.commit(batch(entry(1)))
+        assert leader.epoch == 1
+
+
+def test_leader_without_renewal_stops_before_its_lease_ends(server: PostgresUnderTest) -> None:
+    """The clock of the lease is moved, not awaited."""
+    with closing(Store.open(server.new_database())) as store:
+        lease = store._place.lease
+        assert lease is not None
+        store.commit(batch(entry(1)))
+        lease._ended = True
+        lease.report_soon()
+        lease._clock = lambda: boot_time_s() + LEASE_S * 2 / 3
+        assert not store.may_act
+        left = store.leader()
+        assert left is not None
+        assert left.left_s > 0
+        with pytest.raises(StoreAway, match=r"lease on .* could not be renewed"):
+            store.commit(batch(entry(2)))
+        lease._clock = boot_time_s
+        store.resume()
+        store.commit(batch(entry(2)))
+        assert store.epoch == 1
+
+
+def test_database_that_went_back_in_time_is_refused(server: PostgresUnderTest, tmp_path: Path) -> None:
+    url, memory = server.new_database(), tmp_path / "journal-head"
+    with closing(Store.open(url, memory=memory)) as store:
+        store.commit(batch(entry(1)))
+        store.commit(batch(entry(2)))
+        told = store.journal_head
+    by_hand(url, "DELETE FROM journal WHERE seq = 2")
+    for _ in range(2):
+        with pytest.raises(StoreRefused, match=r"went back in time: this host .* entry 2") as refused:
+            Store.open(url, memory=memory)
+        assert "corral admin accept-loss" in refused.value.hint
+    assert accept_loss(url) == (1, 4)
+    with closing(Store.open(url, memory=memory)) as store:
+        assert store.lost_entry(told) == 0
+        store.commit(batch(entry(2, body="another")))
+        assert store.lost_entry(store.journal_head) == 0
+        epoch, seq, _ = store.journal_head.split()
+        assert store.lost_entry(f"{epoch} {seq} {'0' * 64}") == 2
+        assert store.lost_entry("nonsense") == 0
+
+
+def test_follower_refuses_a_database_without_an_entry_it_has_seen(server: PostgresUnderTest) -> None:
+    url = server.new_database()
+    with closing(Store.open(url)) as leader:
+        leader.commit(batch(entry(1)))
+        leader.commit(batch(entry(2)))
+        follower = Store.join(url)
+    assert follower is not None
+    by_hand(url, "DELETE FROM journal WHERE seq = 2")
+    with closing(follower), pytest.raises(StoreBroken, match="no longer contains entry 2"):
+        follower.try_lead()
+
+
+def test_settings_that_can_lose_jobs_are_named(server: PostgresUnderTest) -> None:
+    with closing(Store.open(server.new_database())) as store:
+        assert any(warning.startswith("fsync is off") for warning in store.warnings)
+
+
 def test_reader_reconnects_after_a_lost_session(server: PostgresUnderTest) -> None:
     with closing(Store.open(server.new_database())) as store:
         store.commit(batch(entry(1)))
         assert store.journal(0, 10) == [entry(1)]
-        server.end_sessions("corral pid%")
+        server.end_sessions("corral %")
         with pytest.raises(StoreAway, match="does not answer"):
             store.journal(0, 10)
         assert store.journal(0, 10) == [entry(1)]
@@ -77,9 +256,10 @@ def test_commit_without_an_answer_is_found_after_reconnecting(server: PostgresUn
     url = server.new_database()
     with closing(Store.open(url)) as store:
         store.commit(batch(entry(1)))
-        server.end_sessions("corral pid%")
-        with closing(Store.open(url)) as unheard:
-            unheard.commit(batch(entry(2)))
+        head = store._head
+        store.commit(batch(entry(2)))
+        store._head = head  # as if the answer to the second commit had been lost
+        server.end_sessions("corral %")
         with pytest.raises(StoreAway):
             store.commit(batch(entry(2)))
         store.resume()
@@ -94,7 +274,7 @@ def test_server_that_lost_acknowledged_entries_is_refused(server: PostgresUnderT
     with closing(Store.open(url)) as store:
         store.commit(batch(entry(1)))
         store.commit(batch(entry(2)))
-        server.end_sessions("corral pid%")
+        server.end_sessions("corral %")
         with pytest.raises(StoreAway):
             store.commit(batch(entry(3)))
         by_hand(url, "DELETE FROM journal WHERE seq = 2")

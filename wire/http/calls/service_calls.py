@@ -6,6 +6,7 @@ from typing import Iterable, Iterator, Mapping, Optional
 
 from wire.api.service.cluster import ClusterView, EventList, GpuLoadView, Health, PulseView, StreamBatch
 from wire.api.service.config import ConfigAnswer, ConfigRequest, ConfigSettings, ConfigView, PolicyExplanation
+from wire.api.service.controllers import ControllersView
 from wire.api.service.reports import (
     BudgetReport,
     EstimateReport,
@@ -112,6 +113,10 @@ class ServiceCalls(ApiCalls):
     def budgets(self) -> BudgetReport:
         """Return the usage of each project with a budget in the present month."""
         return self._get(BudgetReport, "/v1/reports/budgets")
+
+    def controllers(self) -> ControllersView:
+        """Return the controllers of the cluster, and which of them leads."""
+        return self._get(ControllersView, "/v1/controllers")
 
     def verify(self) -> Iterator[VerifyLine]:
         return self._lines(VerifyLine, "/v1/store/verify")

@@ -1,0 +1,73 @@
+"""Remembers in the spool the highest epoch of a leading controller, and the newest journal entry of which a
+controller has told.
+
+Of several controllers on one database, one leads, and each change of the leader raises the epoch. A
+controller with a lower epoch than an earlier one is no longer the leader, or uses an old copy of the
+database.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+_EPOCH = "epoch"
+_JOURNAL = "journal"
+
+
+class LeaderEpochs:
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def highest(self) -> int:
+        """Return the highest epoch that this spool has served; 0 if it has served none."""
+        text = _read(self._root / _EPOCH)
+        return int(text) if text.isdecimal() else 0
+
+    def refusal(self, epoch: int) -> str:
+        """Return the reason why a controller with this epoch must not use the spool; empty if it may. A
+        controller with epoch 0 is the only one of its cluster, or of a version without epochs.
+        """
+        highest = self.highest()
+        if not epoch or epoch >= highest:
+            return ""
+        return (
+            f"the controller has epoch {epoch}, and this node has served epoch {highest}. Another controller "
+            "has taken over, or the database went back in time. In the second case stop all controllers, and "
+            f"run 'corral admin accept-loss --epoch {highest}'"
+        )
+
+    def raise_to(self, epoch: int) -> None:
+        """Store this epoch, if it is higher than the stored one."""
+        if epoch > self.highest():
+            _replace(self._root / _EPOCH, f"{epoch}\n", sync=True)
+
+    def journal(self) -> str:
+        """Return the newest journal entry of which a controller has told; empty if there is none."""
+        return _read(self._root / _JOURNAL)
+
+    def remember_journal(self, entry: str) -> None:
+        """Store the newest journal entry. Ignore a failed write, because an older entry is also correct."""
+        try:
+            _replace(self._root / _JOURNAL, f"{entry}\n", sync=False)
+        except OSError:
+            return
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii", errors="replace").strip()
+    except FileNotFoundError:
+        return ""
+
+
+def _replace(path: Path, text: str, *, sync: bool) -> None:
+    new = path.with_name(f".{path.name}")
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        os.write(descriptor, text.encode())
+        if sync:
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    os.rename(new, path)

@@ -1,0 +1,1 @@
+"""Leadership: which of several controllers on one PostgreSQL database decides and writes."""

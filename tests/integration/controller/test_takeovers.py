@@ -1,0 +1,203 @@
+"""Several controllers on one PostgreSQL database: take-overs, standbys, and former leaders."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.controller.store.servers import Absent, PostgresUnderTest, postgres
+from tests.integration.controller.takeovers import audited, run
+from tests.limits import PATIENCE_S
+from tests.oracle.oracle import Oracle
+from tests.oracle.verdict import Broken
+from tests.programs import run_corral
+from tests.several_controllers import Member, SeveralControllers, several_controllers
+from wire.http.client import Client, Refused, Unreachable
+from wire.job.spec import JobSpec
+from wire.names import JobState
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresUnderTest]:
+    try:
+        with postgres() as running:
+            yield running
+    except Absent as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture
+def cluster(server: PostgresUnderTest) -> Iterator[SeveralControllers]:
+    """Two running controllers and one node."""
+    with several_controllers(server.new_database()) as made:
+        made.start()
+        yield made
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["terminated", "killed", "stopped", "cut from the database"])
+def test_take_over_under_load_loses_and_doubles_nothing(server: PostgresUnderTest, fault: str) -> None:
+    report = run(server, seed=1, count=1, faults=fault)
+    assert [*report.times] == [fault]
+    assert report.jobs > 0
+    assert report.stale == []
+    assert report.broken == []
+
+
+def test_controllers_that_start_together_agree_on_the_leader(cluster: SeveralControllers) -> None:
+    views = [cluster.view(member) for member in cluster.members]
+    assert {(view.leader, view.epoch) for view in views if view is not None} == {(cluster.leader().url, 1)}
+    for view, member in zip(views, cluster.members, strict=True):
+        assert view is not None
+        assert sorted(each.role for each in view.controllers) == ["leader", "standby"]
+        assert [each.url for each in view.controllers if each.this] == [member.url]
+    told = json.loads(cluster_corral(cluster.standby(), "controllers", "-o", "json"))
+    assert sorted(each["role"] for each in told["controllers"]) == ["leader", "standby"]
+
+
+def cluster_corral(member: Member, *words: str) -> str:
+    return run_corral(*words, environment={**os.environ, "CORRAL_URL": member.url}, check=True).stdout
+
+
+def test_standby_shows_the_jobs_of_the_leader_and_sends_changes_there(cluster: SeveralControllers) -> None:
+    standby = cluster.standby()
+    oracle = Oracle(cluster)
+    with standby.client() as reader, standby.client() as writer:
+        assert reader.jobs().jobs == ()
+        [job] = oracle.submit(writer, oracle.spec(2, gpus=1))
+        seen: set[str] = set()
+        for batch in reader.stream(after=0):
+            seen |= {view.state.value for view in batch.jobs} if batch is not None else set()
+            if "COMPLETED" in seen:
+                break
+        found = reader.jobs(history=True).jobs
+        assert [(each.id, each.state) for each in found] == [(job, JobState.COMPLETED)]
+        assert [each.name for each in reader.nodes().nodes] == ["gpu01"]
+    assert oracle.verify() == []
+
+
+def test_state_of_a_standby_equals_that_of_the_leader(cluster: SeveralControllers) -> None:
+    oracle = Oracle(cluster)
+    with cluster.client() as client:
+        ids = [oracle.submit(client, oracle.spec(1, gpus=1, name=f"n{each}"))[0] for each in range(12)]
+        held = oracle.submit(client, oracle.spec(1, hold=True))[0]
+        client.cancel(oracle.submit(client, oracle.spec(200))[0])
+    cluster.await_jobs(ids)
+    cluster.until(
+        lambda: len({seq_of(member) for member in cluster.members}) == 1, "the standby has followed"
+    )
+    with cluster.leader().client() as first, cluster.standby().client() as second:
+        assert first.jobs().jobs == second.jobs().jobs
+        assert first.jobs(history=True).jobs == second.jobs(history=True).jobs
+        assert [node.state for node in first.nodes().nodes] == [node.state for node in second.nodes().nodes]
+        first.cancel(held)
+
+
+def seq_of(member: Member) -> int:
+    with member.client() as client:
+        return client.health().seq
+
+
+def test_client_waits_for_the_next_leader(cluster: SeveralControllers) -> None:
+    oracle, leader = Oracle(cluster), cluster.leader()
+    assert leader.process is not None
+    leader.process.send(signal.SIGKILL)
+    with cluster.client() as client:
+        [job] = oracle.submit(client, oracle.spec(0), key="once")
+        assert client.submit(oracle.spec(0), key="once").ids == (job,)
+        assert client.controllers().epoch == 2
+    assert oracle.verify() == []
+
+
+def test_client_of_one_standby_is_told_that_no_controller_leads(cluster: SeveralControllers) -> None:
+    """A client in the midst of a take-over reads, and its change is refused without being carried out."""
+    leader, standby = cluster.leader(), cluster.standby()
+    for proxy in cluster.proxies.values():
+        proxy.cut()
+    assert leader.process is not None
+    leader.process.send(signal.SIGKILL)
+    with Client(standby.url, timeout_s=5.0) as client:
+        assert client.jobs().jobs == ()
+        with pytest.raises((Refused, Unreachable)):
+            client.submit(JobSpec(command=("true",)))
+    for proxy in cluster.proxies.values():
+        proxy.heal()
+    cluster.until(lambda: cluster.leader() is standby, "the standby leads")
+    assert cluster.jobs() == {}
+
+
+def freezing(
+    server: PostgresUnderTest, place: Path, at: str, without: str, nodes: tuple[str, ...]
+) -> tuple[list[Broken], list[str], str]:
+    """Let the leader stand still at a moment in a submit, until the other controller leads. Return the stale
+    journal entries, the jobs for which the former leader has sent start orders, and its log.
+    """
+    flag = place / "freeze"
+    program = ["tests.integration.controller.unfenced", "--freeze", str(flag), "--at", at]
+    program += ["--without", without] if without else []
+    with several_controllers(server.new_database(), nodes, program=program) as cluster:
+        cluster.start()
+        leader, standby = cluster.leader(), cluster.standby()
+        assert leader.process is not None
+        with audited(cluster.store_url) as stale:
+            flag.touch()
+            submit = threading.Thread(target=submit_quietly, args=(leader,))
+            submit.start()
+            cluster.until(lambda: not flag.exists(), "the leader stands still")
+            cluster.until(lambda: leads(cluster, standby), "the standby leads")
+            orders = place / f"freeze.{leader.process.pid}"
+            orders.unlink(missing_ok=True)
+            leader.process.send(signal.SIGCONT)
+            with suppress(subprocess.TimeoutExpired):  # because a leader without fences does not end
+                leader.process.wait(5.0)
+            sent = orders.read_text().split() if orders.exists() else []
+            found = stale()
+        leader.process.send(signal.SIGKILL)
+        submit.join(PATIENCE_S)
+        return found, sent, leader.log.read_text()
+
+
+def submit_quietly(member: Member) -> None:
+    with suppress(Refused, Unreachable), Client(member.url, timeout_s=60.0) as client:
+        client.submit(JobSpec(command=("true",), gpus=1, cpu_milli=100, memory_mib=10))
+
+
+def leads(cluster: SeveralControllers, member: Member) -> bool:
+    view = cluster.view(member)
+    return view is not None and any(each.this and each.role == "leader" for each in view.controllers)
+
+
+@pytest.mark.slow
+def test_commit_of_a_former_leader_is_refused_by_the_database(
+    server: PostgresUnderTest, tmp_path: Path
+) -> None:
+    """The controller stands still between its look at the clock and its transaction."""
+    stale, _, log = freezing(server, tmp_path, "commit", "", ())
+    assert stale == []
+    assert "Another controller" in log
+
+
+@pytest.mark.slow
+def test_audit_finds_the_stale_entry_of_a_leader_without_fences_in_the_database(
+    server: PostgresUnderTest, tmp_path: Path
+) -> None:
+    stale, _, _ = freezing(server, tmp_path, "commit", "database", ())
+    assert [each.promise for each in stale] != []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("without", ["", "clock"])
+def test_former_leader_sends_no_order_after_its_lease(
+    server: PostgresUnderTest, tmp_path: Path, without: str
+) -> None:
+    """The controller stands still between its commit and the orders of the commit."""
+    _, sent, _ = freezing(server, tmp_path, "orders", without, ("gpu01",))
+    assert bool(sent) == bool(without)
