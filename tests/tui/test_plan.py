@@ -10,9 +10,11 @@ import pytest
 from tests.tui.recorded import NOW, RecordedClient, everything
 from tests.tui.screens import Screen, press, settled, until
 from tui.actions import BY_NAME, PLAN, keys_of
+from tui.data.request_workers import RequestWorkers
 from tui.plan.bars import draw_row, user_style
 from tui.plan.chart_rows import ChartRow, chart_rows
 from tui.plan.timeline import SPANS_S, Timeline
+from tui.views.plan import WITHIN_S
 from wire.api.forecasts import (
     CERTAIN,
     DRAIN,
@@ -24,6 +26,8 @@ from wire.api.forecasts import (
     PlanEntry,
     PlanPoint,
 )
+from wire.api.problem import Problem
+from wire.http.client import Refused
 
 HOUR = 3_600.0
 MIDNIGHT = NOW - NOW % 86_400
@@ -340,3 +344,22 @@ async def test_shares_and_quotas_are_tried_on_the_plan(
         await until(pilot, lambda: "after the change" in app.text())
         await press(pilot, "tab")
         assert "before the change" in app.text()
+
+
+async def test_a_plan_refused_for_want_of_time_is_requested_again_with_more_time() -> None:
+    limits: list[float | None] = []
+
+    class Slow(RecordedClient):
+        def plan(self, horizon_s: float, within_s: float | None = None) -> Plan:
+            limits.append(within_s)
+            if len(limits) < 3:
+                raise Refused(503, Problem("busy", "there was not enough time to compute a plan"))
+            return super().plan(horizon_s, within_s)
+
+    screen = Screen(first_view=PLAN)
+    screen.connect = lambda: Slow([])
+    screen.requests = RequestWorkers(screen.connect, screen.deliver)
+    async with screen.run_test(size=(120, 30)) as pilot:
+        await until(pilot, lambda: "8 GPUs" in screen.text() and "free GPUs" in screen.text())
+        assert limits[:3] == list(WITHIN_S)
+        assert "not enough time" not in screen.text()

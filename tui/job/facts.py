@@ -45,7 +45,7 @@ def job_facts(
             text = f"{job.failure.name}: {job.failure.sentence}. {job.failure.remedy}"
             lines.append(cells.fact("cause", (printable(text, 600), "warn")))
     elif not brief and detail is not None:
-        lines += reason_lines(detail.why)
+        lines += reason_lines(detail.why, width)
     elif not brief and job.detail:
         lines.append(cells.fact("why", (printable(job.detail, 400), "text")))
     if job.last is not None and not job.state.terminal:

@@ -38,21 +38,27 @@ def why_lines(
         text = detail.why.sentence or job.detail or "the job does not wait"
         return [cells.fact("why", (printable(text, 400), "text")), life]
     why = explanation.why if explanation is not None else detail.why
-    lines: list[list[Piece]] = [*reason_lines(why), life]
-    lines += start_lines(explanation, now) if explanation is not None else []
+    lines: list[list[Piece]] = [*reason_lines(why, width), life]
+    lines += start_lines(explanation, now, width) if explanation is not None else []
     lines += advice_lines(advice)
     lines += _ahead(why)
     lines += _score(why.receipt, width)
     return [*lines, *_nodes(why)]
 
 
-def reason_lines(why: Why) -> list[list[Piece]]:
+def reason_lines(why: Why, width: int) -> list[list[Piece]]:
     """Return the main reason why the job waits, its place in the queue, the other reasons, and the number of
     nodes that each filter rejected.
     """
-    place = f"   {ordinal(why.position)} in the queue" if why.position is not None else ""
-    lines = [cells.fact("why", (printable(why.sentence, 400), "strong"), (place, "muted"))]
-    lines += [cells.fact("", (printable(note, 200), "text")) for note in why.notes]
+    lines = cells.wrapped_fact("why", printable(why.sentence, 400), "strong", width)
+    if why.position is not None:
+        place = f"{ordinal(why.position)} in the queue"
+        if len(lines) == 1 and cells.LABEL + len(lines[0][1][0]) + len(place) + 4 < width:
+            lines[0].append((f"   {place}", "muted"))
+        else:
+            lines.append(cells.fact("", (place, "muted")))
+    for note in why.notes:
+        lines += cells.wrapped_fact("", printable(note, 200), "text", width)
     lines += [cells.fact("", *_loss(loss)) for loss in why.losses]
     if why.losses:
         style = "good" if why.fitting else "warn"
@@ -60,12 +66,12 @@ def reason_lines(why: Why) -> list[list[Piece]]:
     return lines
 
 
-def start_lines(explanation: Explanation, now: float) -> list[list[Piece]]:
+def start_lines(explanation: Explanation, now: float, width: int) -> list[list[Piece]]:
     """Return lines about the start of a waiting job: the latest start with the preemptions that it assumes,
     or the reason why the latest start is unknown; then the likely start, and the reason why no other job is
     preempted.
     """
-    lines = []
+    lines: list[list[Piece]] = []
     if explanation.starts_at is not None:
         left = explanation.starts_at - now
         when = f"in {duration(left)} at the latest" if left >= 1 else "in the next cycle"
@@ -79,7 +85,8 @@ def start_lines(explanation: Explanation, now: float) -> list[list[Piece]]:
         least = f"not within the next {duration(explanation.covers_until - now)}"
         lines.append(cells.fact("starts", (least, "text"), ("   later starts are unknown", "muted")))
     elif explanation.unknown:
-        lines.append(cells.fact("starts", (f"not known: {printable(explanation.unknown, 400)}", "text")))
+        reason = f"not known: {printable(explanation.unknown, 400)}"
+        lines += cells.wrapped_fact("starts", reason, "text", width)
     if explanation.likely_at is not None:
         likely = f"in {duration(max(0.0, explanation.likely_at - now))}"
         between = explanation.between
@@ -90,9 +97,8 @@ def start_lines(explanation: Explanation, now: float) -> list[list[Piece]]:
         )
         lines.append(cells.fact("likely", (likely, "text"), (span, "muted")))
     if explanation.no_preemption:
-        lines.append(
-            cells.fact("preempts", (f"no job now: {printable(explanation.no_preemption, 400)}", "text"))
-        )
+        reason = f"no job now: {printable(explanation.no_preemption, 400)}"
+        lines += cells.wrapped_fact("preempts", reason, "text", width)
     return lines
 
 

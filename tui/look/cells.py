@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 from collections.abc import Sequence
 from itertools import groupby
@@ -147,6 +148,14 @@ def gpus_used(node: NodeView) -> float:
 
 LABEL = 10
 """The width of a label in terminal cells."""
+
+
+def wrapped_fact(label: str, text: str, style: str, width: int) -> list[list[Piece]]:
+    """Return lines of text with a label before the first line. No line is wider than `width`, unless a word
+    is.
+    """
+    rows = textwrap.wrap(text, max(20, width - LABEL - 1), break_long_words=False) or [""]
+    return [fact("" if at else label, (row, style)) for at, row in enumerate(rows)]
 
 
 def fact(label: str, *pieces: Piece) -> list[Piece]:

@@ -27,6 +27,7 @@ from tui.widgets.facts import Facts
 from wire.api.forecasts import CERTAIN, LIKELY, Plan, PlanEntry, PlanPoint, WhatIfAnswer
 from wire.api.jobs import JobView
 from wire.api.nodes import NodeView
+from wire.http.client import Refused
 from wire.job.spec import gpus_text
 from wire.names import WHOLE_GPU
 from wire.text import counted, duration, printable
@@ -99,13 +100,17 @@ class PlanView(View):
         self._asking = False
         if not self.is_attached:
             return
-        if not isinstance(answer, Plan):
-            self._wrong = failure_text(answer)
-        else:
+        if isinstance(answer, Plan):
             self._wrong = ""
             self.plan = answer
-            if not answer.complete and attempt + 1 < len(WITHIN_S) and self.display:
-                self._ask(attempt + 1)
+            unfinished = not answer.complete
+        else:
+            # The controller is busy if it could not compute any part of the plan in the time limit.
+            unfinished = isinstance(answer, Refused) and answer.problem.code == "busy"
+            self._wrong = failure_text(answer)
+        if unfinished and attempt + 1 < len(WITHIN_S) and self.display:
+            self._wrong = ""
+            self._ask(attempt + 1)
         self._draw()
         app_of(self).refresh_lines()
 
