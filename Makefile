@@ -12,7 +12,7 @@ QUICK := tests/wire tests/controller/core tests/agent/attempts/test_attempt_stat
 export PYTHONDONTWRITEBYTECODE =
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test quick check format lint types imports bench faults binary deb zipapp pins clean
+.PHONY: help demo test quick check format lint types imports bench pictures faults binary deb zipapp pins clean
 
 help: ## list these commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -58,6 +58,9 @@ imports: $(VENV)/dev
 
 bench: $(VENV)/dev ## figures, never asserted
 	$(BIN)/python -m benchmarks
+
+pictures: $(VENV)/dev ## the pictures in docs/images, from a demo cluster (needs Chromium: apt install chromium)
+	$(BIN)/python -m tests.tui.pictures $(ARGS)
 
 faults: $(VENV)/dev ## kill processes and cut links at random under load, then check the guarantees: SECONDS=60 SEED=7
 	$(BIN)/python -m tests.integration.controller.faults --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))

@@ -13,7 +13,7 @@ from typing import Annotated
 
 from cli import exit_codes
 from cli.commands.service.web import check_installed
-from cli.demo import summary
+from cli.demo import operator, summary
 from cli.demo.cluster import Cluster
 from cli.demo.jobs import PARTS, Part, extra_jobs
 from cli.exit_codes import CommandError
@@ -84,7 +84,7 @@ def _report(cluster: Cluster, interrupts: DeferredSignals) -> int:
     """Run the jobs, and print progress and a summary. Return 0 if every job ended as expected."""
     began = time.monotonic()
     with cluster.client() as client:
-        expected = _submit_all(cluster, client)
+        expected = submit_all(cluster, client)
         while True:
             jobs = list(pages(client))
             _cancel_forgotten(client, jobs, expected)
@@ -110,7 +110,9 @@ def _watch(cluster: Cluster, interrupts: DeferredSignals, words: Sequence[str]) 
     """
     more = extra_jobs()
     with cluster.client() as client, _terminal() if words[0] == "tui" else nullcontext():
-        _submit_all(cluster, client, STRETCH)
+        operator.break_gpu(client, cluster.workdir, STRETCH)
+        submit_all(cluster, client, STRETCH)
+        operator.set_policies(client, NODES)
         tui = subprocess.Popen(
             COMMAND_LINE.command(*words),
             # Use a separate state directory, because the demo must not read or change the user's saved
@@ -140,7 +142,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _submit_all(cluster: Cluster, client: Client, stretch: float = 1.0) -> Mapping[int, JobState]:
+def submit_all(cluster: Cluster, client: Client, stretch: float = 1.0) -> Mapping[int, JobState]:
     """Submit all jobs, with their run times multiplied by `stretch`. Return the state in which each job
     should end, by job id.
     """

@@ -15,7 +15,7 @@ _TRAIN = _HEAD + _STEP.format(
     work='l=$((2718 * 4 / (i + 4))); printf "step %3d/%d  loss %d.%03d  %d samples/s\\n" '
     "$i $STEPS $((l / 1000)) $((l % 1000)) $((1400 + i * 37 % 90))"
 )
-_GANG = (
+TRAIN_GANG = (
     'echo "rank ${NODE_RANK:-0} of ${NNODES:-1}, meeting at ${MASTER_ADDR:-?}:${MASTER_PORT:-?}"\n' + _TRAIN
 )
 _EVALUATE = _HEAD + _STEP.format(
@@ -73,7 +73,7 @@ PARTS = (
     Part("chen", "notebook", _EVALUATE, 8, gpus=0.5, cpus=2),
     Part("emil", "notebook", _EVALUATE, 6, gpus=0.5, cpus=2),
     Part("ada", "vit-large", _TRAIN, 8, gpus=8, cpus=16, memory_gib=128),
-    Part("bo", "llama-finetune", _GANG, 9, gpus=16, nodes=2, cpus=16, memory_gib=256, priority="HIGH"),
+    Part("bo", "llama-finetune", TRAIN_GANG, 9, gpus=16, nodes=2, cpus=16, memory_gib=256, priority="HIGH"),
     Part("chen", "asr-sweep", _TRAIN, 4, gpus=1, array="0-7"),
     Part("dina", "fold-proteins", _TRAIN, 7, gpus=8, cpus=16, memory_gib=128),
     Part("dina", "docking", _CHEW, 3, cpus=2, memory_gib=8, array="1-5"),
