@@ -8,9 +8,11 @@ import sys
 import clusterscope
 
 RANKS = (
-    "import clusterscope; job = clusterscope.get_job(); "
-    "print('rank', job.get_global_rank(), job.get_local_rank(), job.get_world_size(), job.get_job_name(), "
-    "job.get_master_addr() != '')"
+    "import os, clusterscope; job = clusterscope.get_job(); "
+    "line = ['rank', job.get_global_rank(), job.get_local_rank(), job.get_world_size(), job.get_job_name()]; "
+    "line.append(job.get_master_addr() != ''); "
+    # one write, because the lines of the tasks must not mix
+    "os.write(1, (' '.join(map(str, line)) + '\\n').encode())"
 )
 
 
