@@ -11,6 +11,7 @@ from typing import Any
 
 from controller.config import (
     Config,
+    ConfigProblem,
     ConfigRefused,
     Key,
     Plugin,
@@ -45,6 +46,7 @@ from controller.core.model.time_limits import TimeLimitRules
 from controller.core.model.wait_state import WaitRules
 from controller.core.pipeline.hooks import Hook
 from controller.core.pipeline.pipeline import Pipeline
+from controller.core.queue.order import service_order
 from controller.core.quota.quota_config import QuotaConfig, Unlimited
 from controller.core.rebalance.proposals import RebalanceRules
 from controller.plugins.isolation import isolated
@@ -158,6 +160,8 @@ class PipelineBuilder:
             if not above[1:] and second is None and not {"order", "then"} & section.model_fields_set:
                 by_shares = self.make("order", "multifactor", ORDER_OF_PROJECTS, *above, "then")
                 policy["order_of_projects"] = chain_orders(first, by_shares)
+        if "slice_s" in keys:
+            policy["slice_s"] = section.slice_s
         if "filters" in keys:
             self.problems += filter_problems(
                 [each.name for each in section.filters], (*above, "filters"), self.config.source
@@ -263,7 +267,7 @@ def build_pipeline(config: Config) -> Pipeline:
             promote_after_s=section.waiting.promote_after_s,
             promote_by=section.waiting.promote_by,
             promote_most=section.waiting.promote_most,
-            gang_after_s=section.gang_after_s or None,
+            gang_after_s=None if section.slice_s else section.gang_after_s or None,
         ),
         limits=TimeLimitRules(
             config.jobs.owners_may_extend,
@@ -294,12 +298,28 @@ def build_pipeline(config: Config) -> Pipeline:
     for index, each in enumerate(config.plugins.hooks):
         maker.make("hook", each.name, each.options, "plugins", "hooks", index)
     pipeline = replace(pipeline, profiles=maker.profiles(pipeline), hooks=tuple(maker.hooks))
+    maker.problems += _slices_without_order(config, pipeline)
     maker.problems += unfiltered_settings(config) + raised_open_projects(config)
     maker.problems += [*project_problems(config), *queue_problems(config), *service_problems(config)]
     maker.problems += [*topology_problems(config), *notify_problems(config), *engine_problems(config)]
     if maker.problems:
         raise ConfigRefused(maker.problems)
     return pipeline
+
+
+def _slices_without_order(config: Config, pipeline: Pipeline) -> list[ConfigProblem]:
+    """Return one problem for each `slice_s` in a policy whose order cannot let jobs take turns."""
+    profiles = [(("profiles", each.name), each.policy) for each in pipeline.profiles]
+    return [
+        problem_at(
+            config.source,
+            (*where, "slice_s"),
+            f"the order {policy.order.name!r} cannot let jobs take turns",
+            'Set order = "expected-remaining" or "attained-service", or leave slice_s out.',
+        )
+        for where, policy in [(("scheduler",), pipeline), *profiles]
+        if policy.slice_s and service_order(policy.order) is None
+    ]
 
 
 def _ends_backfilled(config: Config) -> bool:

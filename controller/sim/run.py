@@ -19,6 +19,7 @@ from controller.core.accounting.reports import PROJECT, USER, fairness, waste
 from controller.core.engine import Engine
 from controller.core.framework.profiles import DEFAULT_PROFILE
 from controller.core.pipeline.pipeline import Pipeline
+from controller.core.queue.order import service_order
 from controller.core.state.state import State
 from controller.registry import build_pipeline
 from controller.sim.cluster import CapacityChange, Cluster
@@ -52,6 +53,8 @@ _POLICIES = {
     "conservative": ("fifo", "conservative"),
     "aggressive": ("fifo", "aggressive"),
     "greedy": ("fifo", "greedy"),
+    "attained-service": ("attained-service", "none"),
+    "expected-remaining": ("expected-remaining", "none"),
 }
 _ORDERS_OF_LITERATURE = {order for order, _ in _POLICIES.values()}
 
@@ -131,6 +134,16 @@ def with_depth(policy: Policy, depth: int) -> Policy:
         name: each.model_copy(update={"backfill_depth": depth}) for name, each in config.profiles.items()
     }
     return Policy(policy.name, config.model_copy(update={"scheduler": scheduler, "profiles": profiles}))
+
+
+def with_slices(policy: Policy, slice_s: float) -> Policy:
+    """Return a policy in which jobs that can save their state take turns after `slice_s` seconds. Return the
+    policy unchanged if its order cannot compare running jobs with waiting jobs.
+    """
+    if service_order(build_pipeline(policy.config).order) is None:
+        return policy
+    scheduler = policy.config.scheduler.model_copy(update={"slice_s": slice_s})
+    return Policy(policy.name, policy.config.model_copy(update={"scheduler": scheduler}))
 
 
 def profile_of(config: Config, name: str) -> Config:

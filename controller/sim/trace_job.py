@@ -35,6 +35,11 @@ class TraceJob:
         return len(array_indices(self.spec.array)) if self.spec.array else 1
 
 
+def saving(work: TraceJob) -> TraceJob:
+    """Return the same job, able to save its state before it gives way to another job."""
+    return work if work.spec.saves else replace(work, spec=replace(work.spec, checkpoint_signal="USR1"))
+
+
 def without_time_limit(work: TraceJob) -> TraceJob:
     """Return the same job without its time limit, so that the scheduler does not know how long it runs."""
     return replace(work, spec=replace(work.spec, time_limit_s=None))

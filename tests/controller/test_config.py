@@ -184,7 +184,8 @@ BROKEN: dict[str, tuple[str | bytes, int | None, str]] = {
     "an unknown order": (
         '[scheduler]\norder = "random"\n',
         2,
-        "there is no order 'random'. There are: aging, deadline, fair, fifo",
+        "there is no order 'random'. There are: aging, attained-service, "
+        "deadline, expected-remaining, fair, fifo",
     ),
     "an option of no plugin": (
         "[scheduler.scorers.fit]\nweight = 3\ngpuu = 0.5\n",

@@ -178,3 +178,9 @@ def test_two_packages_with_the_same_plugin_are_not_chosen_from(tmp_path: Path, i
     refused = refusal(tmp_path, "[scheduler.scorers]\nfit = 1\n")
     assert "two plugins provide the scorer 'fit'" in refused
     assert "controller.plugins.scorers.resource_use:FitScorer" in refused
+
+
+def test_slices_need_an_order_by_which_jobs_take_turns(tmp_path: Path) -> None:
+    refused = refusal(tmp_path, "[scheduler]\nslice_s = 3600\n")
+    assert refused.startswith("scheduler.toml:2: scheduler.slice_s: the order 'priority' cannot let jobs")
+    assert "expected-remaining" in refused

@@ -93,7 +93,12 @@ class PolicyFlags(FlagGroup):
     ] = ""
     order: Annotated[
         str,
-        option("--order", "NAME", "Queue order: fifo, priority, shortest (or sjf), or the name of a plugin."),
+        option(
+            "--order",
+            "NAME",
+            "Queue order: fifo, priority, shortest (or sjf), expected-remaining, attained-service, or the "
+            "name of another plugin.",
+        ),
     ] = ""
     backfill: Annotated[
         str,
@@ -117,8 +122,9 @@ class PolicyFlags(FlagGroup):
             "--compare",
             "A,B,…",
             "Simulate the jobs once under each of the policies A, B, …: fcfs, sjf, easy, easy-sjbf, "
-            "conservative, aggressive, greedy, or a .toml file. A policy with the suffix +predicted "
-            "(e.g. easy+predicted) plans with predicted run times instead of time limits.",
+            "conservative, aggressive, greedy, attained-service, expected-remaining, or a .toml file. A "
+            "policy with the suffix +predicted (e.g. easy+predicted) plans with predicted run times instead "
+            "of time limits.",
         ),
     ] = ""
 

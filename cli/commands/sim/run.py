@@ -34,6 +34,7 @@ EXAMPLES = examples(
     "corral sim run jobs.csv --nodes 16 --gpus 8 --jobs-csv starts.csv -o json",
     "corral sim run jobs.csv --nodes 16 --gpus 8 --compare fcfs,easy --report report.html",
     "corral sim run jobs.csv --nodes 16 --gpus 8 --config scheduler.toml --profile training",
+    "corral sim run jobs.csv --nodes 8 --gpus 8 --order expected-remaining --slice 1h",
     "corral sim run jobs.csv --nodes 8 --gpus 8 --unknown-durations --start-overhead 30s",
     "corral sim run jobs.csv --config lab.toml --story week.story --report week.html",
 )
@@ -70,6 +71,16 @@ class RunFlags(policy_options.PolicyFlags, policy_options.ClusterFlags):
             "Hide the time limits of the jobs from the scheduler. Each job runs for its whole run time.",
         ),
     ] = False
+    slice_s: Annotated[
+        float | None,
+        option(
+            "--slice",
+            "TIME",
+            "Let running jobs that have run for this time give way to waiting jobs, and continue later (1h). "
+            "All jobs can then save their state. With the orders expected-remaining and attained-service.",
+            parser=amounts.seconds,
+        ),
+    ] = None
     start_overhead: Annotated[
         str,
         option(
@@ -196,8 +207,8 @@ def simulate(
         from controller.config import load
         from controller.sim.logs.job_log import read_log
         from controller.sim.logs.swf import SwfFilter, SwfOptions, ZeroRuns
-        from controller.sim.run import RunTask, SameSecond
-        from controller.sim.trace_job import without_time_limit
+        from controller.sim.run import RunTask, SameSecond, with_slices
+        from controller.sim.trace_job import saving, without_time_limit
 
         reading = SwfOptions(
             policy_options.one_of(ZeroRuns, flags.zero_runs, "--zero-runs"),
@@ -214,6 +225,14 @@ def simulate(
         work, dropped = read.work(cluster, reading)
         if overhead_s:
             work = [replace(job, start_overhead_s=overhead_s) for job in work]
+        if flags.slice_s is not None:
+            work = [saving(job) for job in work]
+            policies = [with_slices(policy, flags.slice_s) for policy in policies]
+            if not any(policy.config.scheduler.slice_s for policy in policies):
+                raise CommandError(
+                    "--slice needs an order by which jobs can take turns",
+                    "Add --order expected-remaining or --order attained-service.",
+                )
         if flags.unknown_durations:
             work = [without_time_limit(job) for job in work]
         count = sum(job.count for job in work)

@@ -178,6 +178,7 @@ def _preemption_planned(facts: Facts) -> str:
         "fair": " (fair share)",
         "reclaim": " (reclaimed quota)",
         "window": f" ({WINDOW_CLOSED})",
+        "slice": " (they have had their time slice)",
         "gang_gain": " (the last jobs on the nodes of a gang)",
     }.get(facts["strategy"], "")
     jobs = f"job{'s' * (len(facts['victims']) > 1)} {victims}"

@@ -15,6 +15,7 @@ from controller.core.backfill.easy.first_reservation import FirstReservation
 from controller.core.backfill.preemptor_starts import plan_preemption, preempt_scavengers, start_preemptors
 from controller.core.backfill.profiles.jobs_to_reserve import jobs_to_reserve, reserved_behind
 from controller.core.backfill.profiles.shared_reservations import GuaranteedStart, SharedReservations
+from controller.core.backfill.slices.slice_pass import SlicePass
 from controller.core.backfill.start_rules.deadline_guard import DeadlineGuard
 from controller.core.backfill.start_rules.deadline_starts import job_to_try_first, start_urgent_jobs
 from controller.core.backfill.start_rules.limited_starts import shut_if_over, start_on_fewer
@@ -31,7 +32,7 @@ from controller.core.placement.placer import Placement, Placer
 from controller.core.preemption.guards import GuardsOf
 from controller.core.preemption.preemptor import Preemptor
 from controller.core.preemption.scavengers import Scavengers
-from controller.core.queue.order import compares_shares
+from controller.core.queue.order import compares_shares, service_order
 from controller.core.queue.queue import Lane, PositionKey, QueueEntry
 from controller.core.state.order_view import position_key
 from controller.core.state.state import State
@@ -98,6 +99,9 @@ class Cycle:
         """
         self._now = 0.0
         self._conservative = ConservativePass(self)
+        order = service_order(self.queue.order)
+        self.slices = SlicePass(self, order, pipeline.slice_s) if pipeline.slice_s and order else None
+        """Lets jobs take turns; None without `[scheduler] slice_s`."""
 
     @property
     def scavengers(self) -> Scavengers | None:
@@ -117,7 +121,10 @@ class Cycle:
     def again_at(self) -> float:
         """The next time at which a waiting job may start only because time has passed."""
         urgent_at = self.deadline_guard.again_at(self._now) if self.lifts_deadlines else NEVER
-        return min(self.preemption.retry_at, self.limits.again_at, self.partial_start_at, urgent_at)
+        slices_at = NEVER if self.slices is None else self.slices.again_at
+        return min(
+            slices_at, self.preemption.retry_at, self.limits.again_at, self.partial_start_at, urgent_at
+        )
 
     # The steps of one scheduling cycle
 
@@ -155,8 +162,10 @@ class Cycle:
         fresh = list(queue.new_jobs)
         queue.new_jobs.clear()
         if queue.lanes:
-            self._sort_by(now)
-            if self.backfill.reserves is Reserves.ALL_JOBS:
+            self.sort_by(now)
+            if self.slices is not None:
+                self.slices.run(now, apply)
+            elif self.backfill.reserves is Reserves.ALL_JOBS:
                 self._conservative.run(now, apply, due=due)
             elif due or self.head is None or not only_new_jobs_matter(self, self.head, fresh):
                 self._run_in_order(now, apply)
@@ -173,7 +182,7 @@ class Cycle:
         if state.elastic and not len(state.queue if self.shared else queue):
             grow_elastic_jobs(state, self.placer, self.limits, queue, now, apply)
 
-    def _sort_by(self, now: float) -> None:
+    def sort_by(self, now: float) -> None:
         """Set `position_of` for this cycle."""
         state, queue = self.state, self.queue
         gangs_first = state.gang_after_s is not None and bool(queue.gang_lanes)
@@ -214,7 +223,7 @@ class Cycle:
             rationed = rationed_users(self, now)
             if rationed != self.queue.rationed:
                 self.queue.rationed = rationed
-                self._sort_by(now)  # The queue order may depend on the rationed users.
+                self.sort_by(now)  # The queue order may depend on the rationed users.
         if self.lifts_deadlines:
             start_urgent_jobs(self, now, apply)
         # Start jobs in queue order (step 2 of `run`).

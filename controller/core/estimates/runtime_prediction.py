@@ -31,7 +31,7 @@ SHORTEST_S = 1.0
 Run = tuple[float, int | None]
 """(run time of a job in seconds, id of its array). The id is None if the job belongs to no array."""
 
-_LEARNT_ENDS = (Reason.NONE, Reason.EXIT_NONZERO, Reason.SIGNAL, Reason.TIME_LIMIT, Reason.OUT_OF_MEMORY)
+LEARNT_ENDS = (Reason.NONE, Reason.EXIT_NONZERO, Reason.SIGNAL, Reason.TIME_LIMIT, Reason.OUT_OF_MEMORY)
 """Reasons for an end by the program itself or by a limit of the job. The next run will probably take equally
 long.
 """
@@ -252,7 +252,7 @@ class RuntimePredictor:
             not self._learns
             or job.started_at is None
             or state is JobState.CANCELLED
-            or reason not in _LEARNT_ENDS
+            or reason not in LEARNT_ENDS
         ):
             return
         if job.attempt > 1 and job.checkpoint is not None:

@@ -209,6 +209,10 @@ class SchedulingPolicy:
     preempted.
     """
     guards: PreemptionGuards = PreemptionGuards()
+    slice_s: float = 0.0
+    """`[scheduler] slice_s`: the seconds after which a running job that can save its state may give way to a
+    waiting job, and continue later. 0: jobs do not take turns.
+    """
     network: NetworkTopology | None = None
     """The switches above the nodes ([topology]). None if the nearness of nodes does not count."""
     profiles: tuple[Profile, ...] = ()

@@ -30,6 +30,7 @@ def state_under(source: State, pipeline: Pipeline, jobs: Iterable[Job], estimate
     """
     state = State(pipeline.order, source.keep_ended, pipeline.sharing)
     state.estimates = estimates
+    state.service_rates = source.service_rates.copy()
     load_notes(state, all_notes(source, learned=False))
     state.nodes.copy_empty(source.nodes)
     insert_jobs(state, map(_copy_job, jobs))

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import ClassVar, Protocol, runtime_checkable
 
 from controller.core.cluster.node_table import NodeTable
+from controller.core.estimates.service_rates import ServiceRates
 from controller.core.fairshare.share_tree import SharePath, ShareTree
 from controller.core.model.job import Job
 from controller.core.queue.queue import LaneGroup
@@ -26,12 +27,14 @@ class OrderView:
         columns: NodeTable,
         capacity: Callable[[], float],
         rationed: frozenset[SharePath] = frozenset(),
+        service_rates: ServiceRates | None = None,
     ) -> None:
         self.now = now
         self.shares = shares
         self._queues = queues
         self._columns = columns
         self._capacity = capacity
+        self.service_rates = service_rates or ServiceRates()
         self.rationed = rationed
         """The users, as paths in the fair-share tree, that have used more than their part of their project's
         usage, while another user of the project waits and has used less than its part (`rationed_users` in
@@ -95,6 +98,21 @@ class DynamicOrder(Protocol):
         The start of another job must not make the key of this job lower.
         """
         ...
+
+
+@runtime_checkable
+class ServiceOrder(Protocol):
+    """An order plugin by which running and waiting jobs can take turns on GPUs (`[scheduler] slice_s`)."""
+
+    def seconds_per_end(self, job: Job, rates: ServiceRates, now: float) -> float:
+        """Return the expected seconds of run time for each end, for a running or a waiting job."""
+        ...
+
+
+def service_order(order: object) -> ServiceOrder | None:
+    """Return the order by which jobs can take turns: the order itself, or the first one of a chain."""
+    first = getattr(order, "first", order)
+    return first if isinstance(first, ServiceOrder) else None
 
 
 def compares_shares(order: object) -> bool:

@@ -21,7 +21,10 @@ ABOVE_SHARE = 3
 
 def _order_view(state: State, queue: Queue, now: float) -> OrderView:
     nodes, rules = state.nodes, state.quotas.rules
-    return OrderView(now, state.shares, rules.queues, nodes.columns, lambda: state.capacity, queue.rationed)
+    return OrderView(
+        *(now, state.shares, rules.queues, nodes.columns, lambda: state.capacity, queue.rationed),
+        state.service_rates,
+    )
 
 
 def priority_points(state: State, job: Job, now: float) -> tuple[Points, ...]:

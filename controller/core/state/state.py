@@ -16,6 +16,7 @@ from controller.core.cluster.licences import Licences
 from controller.core.cluster.node_table import Bools, either_mask
 from controller.core.cluster.nodes import Nodes
 from controller.core.estimates.runtime_prediction import PredictionConfig, RuntimePredictor
+from controller.core.estimates.service_rates import ServiceRates
 from controller.core.fairshare.offqueue_usage import OffQueueUsage
 from controller.core.fairshare.share_tree import SharePath, ShareTree
 from controller.core.fairshare.usage import FairshareConfig
@@ -139,6 +140,7 @@ class State:
         """The names of the tables [hours.NAME] that are in force."""
         self.licences = Licences()
         self.estimates = RuntimePredictor()
+        self.service_rates = ServiceRates()
         self.config: AppliedConfig | None = None
         """The configuration in use. None if an older version stored the state and did not record the
         configuration.

@@ -108,6 +108,7 @@ class SchedulerSection(Section):
     backfill_delay_s: float = Field(600.0, ge=0, le=31_536_000)
     backfill_depth: int = Field(100, ge=1, le=1_000_000)
     gang_after_s: float = Field(86_400.0, ge=0, le=31_536_000)
+    slice_s: float = Field(0.0, ge=0, le=31_536_000)
     wait_alarm: float = Field(10.0, ge=0, le=10_000)
     on_node_lost: Literal["wait", "requeue-after-lease", "manual"] = "wait"
     lease_s: float = Field(300.0, ge=1, le=86_400)

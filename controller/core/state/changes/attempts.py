@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from controller.core.cluster.licences import holds_licences
+from controller.core.estimates.runtime_prediction import LEARNT_ENDS
+from controller.core.estimates.service_rates import present_run_s, run_s_before
 from controller.core.model.allocation import Allocation
 from controller.core.model.events.attempts import (
     AttemptExited,
@@ -269,6 +271,7 @@ def _job_requeued(state: State, event: JobRequeued) -> None:
     _stop_charging(state, job, event.at)
     state.account(job, event.at)
     job.last = LastAttempt(event.attempt, event.at, event.reason, event.detail, job.failure)
+    _learn_service(state, job, event.at, ended=False)
     job.spent_gpu_s += sum(member.gpu_s(0.0, event.at) for member in job.members.values())
     job.spent_wh += sum(member.use.wh for member in job.members.values() if member.use is not None)
     job.set_members({})
@@ -294,6 +297,13 @@ def _job_requeued(state: State, event: JobRequeued) -> None:
         wait_for_place(state, job, event.at)
 
 
+def _learn_service(state: State, job: Job, at: float, *, ended: bool) -> None:
+    """Add the present attempt, which is over, to the rates at which jobs end."""
+    if job.spec.gpus and job.placed_at is not None:
+        before_s = run_s_before(job)
+        state.service_rates.learn(job.spec.gpus, before_s, before_s + present_run_s(job, at), ended=ended)
+
+
 def _job_ended(state: State, event: JobEnded) -> None:
     job = state.jobs[event.job]
     job.change_state(event.state, event.reason, event.detail)
@@ -309,6 +319,8 @@ def _job_ended(state: State, event: JobEnded) -> None:
     state.queue.remove(job.id)
     state.accounts.finish(job, again=False)
     state.estimates.learn(job, event.state, event.reason, event.at)
+    ended = event.state is not JobState.CANCELLED and event.reason in LEARNT_ENDS
+    _learn_service(state, job, event.at, ended=ended)
     state.shares.remove_job(state.tenant(job))
     state.account(job, event.at)
     state.note_ended(job)

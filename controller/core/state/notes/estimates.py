@@ -67,6 +67,25 @@ RUN_TIMES = NoteKind(
     listed=lambda state: state.estimates.changed,
 )
 
+
+def _service_rates(state: State, size: float) -> Note:
+    rates = state.service_rates
+    return str(size), [rates.seconds[size], rates.ends[size]]
+
+
+def _load_service_rates(state: State, notes: list[Note]) -> None:
+    for size, (seconds, ends) in notes:
+        state.service_rates.load(float(size), seconds, ends)
+
+
+SERVICE_RATES = NoteKind(
+    "service-rates",
+    keys=lambda state: state.service_rates.seconds,
+    note=_service_rates,
+    load=_load_service_rates,
+    listed=lambda state: state.service_rates.changed,
+)
+
 RUN_SCORES = NoteKind(
     "score",
     keys=lambda state: state.estimates.scores,

@@ -394,7 +394,8 @@ def test_jobs_that_can_never_run_are_counted_with_the_reason(sim: Sim) -> None:
         ([SMALL, "--compare", "easy", "--order", "fifo"], "--compare cannot be combined"),
         (
             [SMALL, "--order", "best"],
-            "--order: 'best' is none of aging, deadline, fair, fifo, multifactor, priority, shortest, sjf",
+            "--order: 'best' is none of aging, attained-service, deadline, expected-remaining, "
+            "fair, fifo, multifactor, priority, shortest, sjf",
         ),
         ([SMALL, "--backfill", "all"], "--backfill: 'all' is none of aggressive, conservative, easy,"),
         ([SMALL, "--same-second", "never"], "--same-second: 'never' is none of house, sc15"),
