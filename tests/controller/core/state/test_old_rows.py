@@ -42,8 +42,10 @@ def test_old_rows_of_jobs_are_written_as_before() -> None:
 
 def test_old_rows_of_nodes_are_written_as_before() -> None:
     for row in FROZEN["nodes"]:
-        written = node_row(load_node(NodeRow(**row)))
-        assert json.loads(written.body) == json.loads(row["body"])
+        body, frozen = json.loads(node_row(load_node(NodeRow(**row))).body), json.loads(row["body"])
+        # The agents of later versions report more facts. An old row has the defaults of these facts.
+        body["facts"] = {name: body["facts"][name] for name in frozen["facts"]}
+        assert body == frozen
 
 
 def test_a_state_starts_from_old_rows() -> None:
