@@ -15,8 +15,8 @@ method `connect`. Its fields are the options of [engines.here].
 
 Each foreign job has a directory with the name of its tag. A shell, the wrapper, makes the file `pid` before
 it starts the job, and writes the file `exit` when the job has ended. The shell makes `pid` only if the file
-does not exist, so two asks with one tag start one process. Nothing is kept in memory, so a new controller
-finds all jobs.
+does not exist, so two calls of ask() with one tag start one process. All facts about jobs are in files, so
+a new controller finds all jobs.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class ProcessEngine(ExecutionEngine):
         return (*become, *group, "env", "-C", order.workdir or "/", "--", *order.command)
 
     def _state(self, directory: Path) -> ForeignState:
-        """Return ENDED if the wrapper has written the exit code, or is gone."""
+        """Return ENDED if the wrapper has written the exit code, or has ended."""
         if (directory / "exit").exists():
             return ForeignState.ENDED
         try:

@@ -94,8 +94,8 @@ class Stopping(Exception):
 
 
 class NotLeading(Exception):
-    """Raised in the caller whose input arrives at a controller that does not lead. `address` is the URL of
-    the leader; empty if no controller leads at present.
+    """Raised for an input to a controller that does not lead. `address` is the URL of the leader; empty if no
+    controller leads at present.
     """
 
     def __init__(self, address: str) -> None:
@@ -370,7 +370,7 @@ class Daemon:
             await self._work()
         finally:
             lease_watch.cancel()
-        # Let another controller lead now, and not only after the connections of this one are closed.
+        # Let another controller lead before this controller closes its connections.
         await self._store_threads.write(self.store.release)
 
     async def _work(self) -> None:
@@ -484,13 +484,13 @@ class Daemon:
         self._feed.publish(Commit(self.seq, tuple(entries), jobs, frozenset(nodes)))
 
     async def _reload(self) -> None:
-        """Load the state of the leader again."""
+        """Load the whole state from the database again."""
         await self.read(self.store.refresh)
         self._recover()
 
     async def _watch_lease(self) -> None:
-        """When the lease was not renewed in time, close the connections to the agents, and let run() load the
-        state again once this controller has the lease again.
+        """If the lease was not renewed in time, close the connections to the agents. When this controller has
+        the lease again, run() loads the state again.
         """
         while True:
             await asyncio.sleep(LEASE_CHECK_S)
@@ -502,7 +502,7 @@ class Daemon:
                 await self.agents.disconnect_all()
 
     def _lost_entry(self, remembered: str) -> str:
-        """Return the reason why an agent is refused that remembers this journal entry; "" if it is not."""
+        """Return the reason to refuse an agent that remembers this journal entry; "" to accept the agent."""
         try:
             lost = self.store.lost_entry(remembered)
         except StoreFailure as failure:

@@ -24,16 +24,15 @@ log = logging.getLogger("corral.leader")
 
 
 class Standby:
-    """A controller that does not lead: it follows the journal, and leads as soon as no other controller does.
+    """A controller that does not lead: it follows the journal, and takes over when no other controller leads.
 
     Every LOOK_S seconds
-    1. If the lease of the leader has ended, take it. After a success, the standby ends.
+    1. If the lease of the leader has ended, take the lease, and stop following.
     2. Read the journal entries that are new since the last look, and pass them to `follow`, which applies
-       them
-       to the state in memory.
+       them to the state in memory.
     3. If the entries do not continue the known ones, or cannot be applied, call `reload`, which loads the
-       whole
-       state. This is the case after retention has deleted entries, or while the leader is a newer version.
+       whole state. This is the case after retention has deleted entries, or while the leader is a newer
+       version.
     4. If the database does not answer, keep the state, and try again.
 
     Invariant: the state in memory is that of one journal entry, and never one that a leader did not commit.

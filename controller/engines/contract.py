@@ -26,7 +26,7 @@ job.
 
 
 class EngineUnavailable(Exception):
-    """Raised if the engine cannot be reached, or fails for a reason that is not the job's fault. It is
+    """Raised if the engine cannot be reached, or fails for a reason that does not lie in the job. It is
     unknown whether the request had an effect. The message says what failed, and what the operator can do.
     """
 
@@ -34,8 +34,8 @@ class EngineUnavailable(Exception):
 class AskRefused(Exception):
     """Raised by ask() if the engine has refused the job, so that nothing was started.
 
-    With `lasting`, the same job will be refused again, and the attempt fails. Otherwise Corral asks again
-    later, because a limit or a full disk may be the reason.
+    With `lasting`, the same job will be refused again, and the attempt fails. If it is False, Corral
+    calls ask() again later, because the reason may pass, such as a limit or a full disk.
     """
 
     def __init__(self, why: str, *, lasting: bool = False) -> None:
@@ -54,8 +54,9 @@ class EngineKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class EngineCaps:
-    """What an engine can do. `supports` has the fields of the order Start that the engine obeys in addition
-    to command, environment, CPUs, memory, GPUs and time limit; a job that sets another field is refused.
+    """What an engine can do. `supports` has the fields of the order Start that the engine supports in
+    addition to command, environment, CPUs, memory, GPUs and time limit; a job that sets another field is
+    refused.
     """
 
     kinds: tuple[EngineKind, ...] = (EngineKind.DELEGATE,)
@@ -78,7 +79,7 @@ class ForeignState(enum.Enum):
 @dataclass(frozen=True, slots=True)
 class ForeignJob:
     """One foreign job in the answer of look(). `where` is the part of the engine in which it waits or runs,
-    such as a partition, and `reason` the engine's reason for which it waits.
+    such as a partition, and `reason` the engine's reason why the job waits.
     """
 
     tag: str
@@ -130,7 +131,7 @@ class Task:
 class Outcome:
     """The proof of how a foreign job ended. `why` is empty, or begins with a word of AttemptStatus.why, such
     as `out_of_memory` or `time_limit`. PREEMPTED_THERE means that the engine itself ended the job for
-    another.
+    another job.
     """
 
     code: int | None = None
@@ -189,7 +190,7 @@ class PilotAgent:
 class ExecutionEngine(ABC):
     """A connected execution engine.
 
-    1. look() is the only question that Corral repeats: one call for all foreign jobs and nodes.
+    1. look() shows all foreign jobs and nodes. Corral calls it at each interval, and polls no single job.
     2. ask() starts one foreign job that bears the tag. It is idempotent: with the same tag it returns the
        foreign job that exists. `again` is True if an earlier ask() with this tag may have succeeded.
     3. end() asks the engine to end a foreign job. Corral repeats it until a look or a proof shows the end.
@@ -197,7 +198,8 @@ class ExecutionEngine(ABC):
        wrapper wrote; None while there is no proof.
     5. forget() removes what is left of an ended foreign job, after Corral has stored its end.
 
-    All methods may raise EngineUnavailable. A method must not touch a foreign job without the given tag.
+    All methods may raise EngineUnavailable. A method must not change a foreign job without a tag of
+    this cluster.
     """
 
     caps: ClassVar[EngineCaps] = EngineCaps()

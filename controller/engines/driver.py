@@ -1,5 +1,5 @@
-"""Runs the jobs of Corral on one execution engine: looks at the engine, asks for foreign jobs, and reports
-how they go.
+"""Runs the jobs of Corral on one execution engine: looks at the engine, starts foreign jobs, and reports
+their states.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class DriverRules:
     lost_after_s: float = 300.0
     breaker_failures: int = 3
     ask_patience_s: float = 600.0
-    """Seconds for which a refused job is asked for again, before the job goes to another node."""
+    """Seconds for which the driver repeats a refused ask(). After them the job goes to another node."""
 
     @property
     def losses(self) -> LossRules:
@@ -77,7 +77,7 @@ class DriverRules:
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """What the driver asks the state of the controller."""
+    """The functions with which the driver reads the state of the controller."""
 
     now: Callable[[], float]
     """Seconds since 1970; never goes back."""
@@ -90,18 +90,19 @@ class EngineDriver:
 
     One round (`run_round`), every `interval_s` seconds and after each order
     1. Look at the engine. A failure counts in the circuit breaker, and changes nothing else.
-    2. Compare the answer with the attempts: see ForeignAttempt. Adopt foreign jobs that the journal wants and
-       no record has. Report what has changed.
+    2. Compare the answer with the attempts: see ForeignAttempt. If the journal wants a foreign job that has
+       no record, make a record for it. Report what has changed.
     3. Update the nodes: see ForeignNodes.
     4. End the orphans: see OrphanSweep. End foreign jobs that bear the tag of another one.
     5. Make the request that each attempt needs next: ask, end, prove or forget. At most MOST_REQUESTS run at
        the same time, and at most one for each attempt.
 
-    Before an ask, the record of the attempt is on disk; before the report of an end, the end and the logs
-    are. So a controller that is killed at any moment starts no job twice and loses no end.
+    The record of an attempt is on disk before ask() is called. The logs and the end of an attempt are on disk
+    before the end is reported. So a controller that is killed at any moment starts no job twice and loses no
+    end.
 
-    Invariant: an attempt whose ask may have had an effect is asked for again only with `again`, and no
-    foreign job without a tag of this cluster is ever touched.
+    Invariant: after an ask() that may have had an effect, ask() is called only with `again`. No foreign job
+    without a tag of this cluster is ever changed.
 
     Cost: one look per interval, whatever the number of jobs, and about four requests for each job.
     """
@@ -151,12 +152,12 @@ class EngineDriver:
         self._loop_task: asyncio.Task[None] | None = None
         self._first_refusal: dict[str, float] = {}
         self._failed_ask = ""
-        """The reason of an ask that failed since the last look; empty if a later one succeeded."""
+        """Why an ask() failed since the last look; empty if none failed, or if a later ask() succeeded."""
         now = journal.now()
         for record in files.load():
             self.attempts[record.tag] = ForeignAttempt.of(record, now)
 
-    # --- life ---
+    # --- start and stop ---
 
     def open(self) -> None:
         """Begin to look at the engine."""
@@ -217,7 +218,7 @@ class EngineDriver:
         except Exception as error:
             self._count_failure(self._reason(error, "look"))
             return None
-        # Count at most one failure of asks for each look, because one bad minute may fail many asks.
+        # Count at most one failed ask() for each look, because many may fail within one bad minute.
         failed, self._failed_ask = self._failed_ask, ""
         if failed:
             self._count_failure(failed)
@@ -258,7 +259,7 @@ class EngineDriver:
             if attempt is None:
                 orphans += found
             elif attempt.record.ended_at is not None:
-                # The attempt counts as lost or was stopped, and its foreign job is there all the same.
+                # The foreign job still exists, although its attempt counts as lost or was stopped.
                 orphans += [each for each in found if each.state is not ForeignState.ENDED]
             else:
                 before = attempt.record
@@ -275,14 +276,17 @@ class EngineDriver:
         for attempt in self.attempts.values():
             for ref in attempt.duplicates:
                 log.warning(
-                    "engine %s: %s has the tag of %s and is ended", self.name, ref, attempt.record.ref
+                    "engine %s: ending %s, because it has the same tag as %s",
+                    self.name,
+                    ref,
+                    attempt.record.ref,
                 )
                 ended = self._answer(self.engine.end(ref, attempt.record.grace_s))
                 self._spawn(f"{attempt.record.tag} {ref}", ended)
             attempt.duplicates.clear()
 
     def _adopt(self, text: str) -> ForeignAttempt | None:
-        """Return a new record for a foreign job that the journal wants, and of which no record exists; None
+        """Return a new attempt for a foreign job that the journal wants and that has no record; None
         if the journal does not want it.
         """
         tag = parse_tag(text, self._prefix)
@@ -290,7 +294,9 @@ class EngineDriver:
         node = self._journal.node_of(tag.job, tag.attempt, tag.rank)
         if node is None or node not in self._listed:
             return None
-        log.warning("engine %s: %s had no record and is adopted by its tag", self.name, text)
+        log.warning(
+            "engine %s: %s had no record; its tag names a job, so it gets a new record", self.name, text
+        )
         record = AttemptRecord(text, node, tag.job, tag.attempt, tried=True)
         attempt = self.attempts[text] = ForeignAttempt.of(record, self._journal.now())
         return attempt
@@ -307,7 +313,7 @@ class EngineDriver:
     async def _end_orphan(self, orphan: ForeignJob) -> None:
         if orphan.state is not ForeignState.ENDED:
             log.warning(
-                "engine %s: %s (%s) is wanted by no job and is ended", self.name, orphan.ref, orphan.tag
+                "engine %s: ending %s (%s), because no job wants it", self.name, orphan.ref, orphan.tag
             )
             await self._answer(self.engine.end(orphan.ref, 10.0))
             self.sweep.ended += 1
@@ -440,8 +446,8 @@ class EngineDriver:
             await asyncio.to_thread(self.files.delete, tag)
 
     def _save(self, attempt: ForeignAttempt) -> None:
-        """Let the record be written soon. The facts that this is used for are repeated by the controller or
-        by the engine if they are lost, so nothing waits for the disk.
+        """Let the record be written soon. The caller does not wait for the disk, because the controller or
+        the engine repeats the changed facts if they are lost.
         """
         self._unsaved.add(attempt.record.tag)
 
@@ -452,7 +458,8 @@ class EngineDriver:
             if attempt is not None and tag not in self._busy:
                 await asyncio.to_thread(self.files.save, attempt.record)
             elif attempt is not None:
-                # The request that is under way writes the record, but perhaps from before this change.
+                # Write the record later, because the request that is under way may write it without this
+                # change.
                 self._unsaved.add(tag)
 
     def _report(self, attempt: ForeignAttempt) -> None:
@@ -539,8 +546,8 @@ class EngineDriver:
         self._wake.set()
 
     def _start(self, channel: DelegateChannel, order: Start) -> None:
-        """Record a new attempt. A repeated order has no effect. An order for an attempt that is older than
-        one that this engine knows is refused.
+        """Record a new attempt. A repeated order has no effect. An order for an attempt is refused if the
+        engine knows a later attempt of the job.
         """
         tag = str(Tag(self._prefix.split("-")[1], order.job, order.attempt, order.rank))
         known = self.attempts.get(tag)

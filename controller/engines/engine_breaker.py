@@ -11,9 +11,10 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 10.0, 300.0
 class EngineBreaker:
     """The circuit breaker of one engine.
 
-    1. Each failed request counts. A successful look sets the count to 0 and closes the breaker.
-    2. After `most` failures in a row the breaker is open: no new jobs are asked for, and the nodes of the
-       engine count as disconnected, so that jobs start elsewhere.
+    1. A failed look counts as a failure. So does a successful look if an ask() has failed since the look
+       before. Any other successful look sets the count to 0 and closes the breaker.
+    2. After `most` failures in a row the breaker is open: no requests about single jobs are made, and the
+       nodes of the engine count as disconnected, so that jobs start elsewhere.
     3. While the breaker is open, one look is tried after each pause. The pause doubles up to LONGEST_PAUSE_S.
 
     Example: with `most` = 3 and failures at 0, 10 and 20 s, the breaker opens at 20 s. The next looks are at
@@ -24,7 +25,7 @@ class EngineBreaker:
     failures: int = 0
     why: str = ""
     since: float = 0.0
-    """The time of the first failure in the present row of failures."""
+    """The time of the first of the failures in a row."""
     look_at: float = 0.0
     """The earliest time of the next look while the breaker is open."""
     opened: int = 0
@@ -35,7 +36,7 @@ class EngineBreaker:
         return self.failures >= self.most
 
     def fail(self, why: str, now: float) -> None:
-        """Count a failed request."""
+        """Count a failure."""
         if not self.failures:
             self.since = now
         self.failures += 1

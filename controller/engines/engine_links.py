@@ -35,9 +35,8 @@ class FrameDriver(Protocol):
 class DelegateLink(ReconnectingLink):
     """The connection to one node on which the engine itself runs the jobs.
 
-    The class uses the session of agents unchanged: the channel below lies between the session and the
-    engine's driver, in the controller's process. So hellos, reports, logs and lost connections are handled as
-    for agents.
+    The session is the same class as for agents. A DelegateChannel in the controller's process connects the
+    session with the engine's driver, so hellos, reports, logs and lost connections are handled as for agents.
     """
 
     longest_pause_s = 1.0  # because a try to connect only asks the driver, and costs nothing

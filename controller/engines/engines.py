@@ -34,7 +34,7 @@ log = logging.getLogger("corral.engines")
 
 @dataclass(frozen=True, slots=True)
 class Controller:
-    """What the engines use of the controller."""
+    """The functions and values of the controller that the engines use."""
 
     state: Callable[[], State]
     now: Callable[[], float]

@@ -29,7 +29,7 @@ class Presence(enum.Enum):
     """What Corral knows about the foreign job of an attempt."""
 
     WANTED = "wanted"
-    """Corral wants a foreign job. An ask may be under way, or its answer was lost."""
+    """Corral wants a foreign job. A call of ask() may be under way, or its answer was lost."""
     ASKED = "asked"
     """The engine has accepted the job, and no look has shown it yet."""
     SEEN = "seen"
@@ -111,12 +111,13 @@ class ForeignAttempt:
     3. An attempt that is absent from two complete looks, at least two intervals apart, needs a proof. So does
        one that the engine lists as ended.
     4. With a proof the attempt has ENDED. Without a proof it is lost `lost_after_s` after it was seen last,
-       and a stopped attempt has ended as cancelled. It never counts as succeeded without a proof.
+       or PROOF_S after the engine listed it as ended; if Corral has stopped it, it ends for the reason of the
+       stop. Without a proof it never counts as succeeded.
 
-    Invariant: an attempt ends only with a proof, after an end that Corral asked for, or as lost.
+    Invariant: an attempt that the engine has accepted ends only with a proof, after a stop, or as lost.
 
     Example: interval 10 s, lost after 300 s. A job is seen at 0 s, absent at 10 s and at 20 s. At 30 s it is
-    absent for two intervals, and its proof is asked for. Without a proof it is lost at 300 s.
+    absent for two intervals, and proof() is called. Without a proof it is lost at 300 s.
     """
 
     record: AttemptRecord
@@ -172,8 +173,8 @@ class ForeignAttempt:
     def present(self, found: list[ForeignJob], now: float) -> bool:
         """Record the foreign jobs with the tag that a look has shown. Return whether the record has changed.
 
-        If there are several, keep the one that is recorded. If the recorded one is not among them, the engine
-        has queued the job again under another name: keep the one that runs, or the first.
+        If there are several, keep the one that the record names. If none of them has this name, the
+        engine has queued the job again under another name: keep the one that runs, or the first.
         """
         chosen = next((each for each in found if each.ref == self.record.ref), None)
         if chosen is None:
@@ -234,7 +235,8 @@ class ForeignAttempt:
         if record.ended_at is not None:
             return None
         if outcome is not None:
-            # A job that Corral stopped has the reason of the stop, unless it ended well before the stop.
+            # A job that Corral stopped has the reason of the stop, unless it has the exit code 0 or
+            # the proof gives a reason.
             if record.stop_why and outcome.code != 0 and not outcome.why:
                 return replace(outcome, why=record.stop_why)
             return outcome

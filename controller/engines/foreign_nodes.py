@@ -1,5 +1,5 @@
-"""The nodes of one execution engine: adds them to the cluster, drains those that are drained there, and
-removes temporary ones.
+"""The nodes of one execution engine: adds them to the cluster, drains nodes that are drained in
+the engine, and removes temporary nodes that are gone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LOOKS_BEFORE_REMOVAL = 2
 
 @dataclass(frozen=True, slots=True)
 class NodeActions:
-    """What the nodes of an engine do in the cluster. The functions pass inputs to the controller."""
+    """The functions of the controller with which ForeignNodes changes nodes of the cluster and reads them."""
 
     add: Callable[[str], Awaitable[bool]]
     """Add a node with the taints of its engine. The result is False if another node has this name."""

@@ -1,4 +1,4 @@
-"""Finds foreign jobs that bear a tag of this cluster although no job in the journal wants them."""
+"""Finds foreign jobs that bear a tag of this cluster although no attempt needs them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ LOOKS_BEFORE_END = 2
 
 @dataclass(slots=True)
 class OrphanSweep:
-    """The orphans of one engine: foreign jobs with a tag of this cluster that neither the records nor the
-    journal know.
+    """The orphans of one engine: foreign jobs with a tag of this cluster that no attempt needs.
 
-    1. Each look gives the foreign jobs whose tags no live record has, and that the journal does not want.
+    1. A foreign job in a look is an orphan if its attempt has ended. It is also an orphan if its tag has no
+       record and the journal has no such attempt on a node of the engine.
     2. An orphan that is in two looks in a row is ended. The end is repeated in each look that still shows it.
     3. An orphan that has ended is forgotten at once, because nothing waits for its output.
 

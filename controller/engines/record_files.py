@@ -22,8 +22,8 @@ MOST_LOG_BYTES = 64 * 1024 * 1024
 class RecordFiles:
     """The directory of one engine: a file for each attempt, and the logs of ended attempts.
 
-    1. A record is written with fsync before the request to the engine that it announces, so that a controller
-       that is killed between two steps finds the foreign job again by its tag.
+    1. A record is written with fsync before the first ask() of its attempt, so that a controller
+       that is killed between the two steps finds the foreign job again by its tag.
     2. The file is replaced atomically, so that it is never half written.
     3. The logs of an attempt are written before its end is reported, because the engine may then remove them.
     4. Settled attempts are deleted, the oldest first, when there are more than MOST_SETTLED.

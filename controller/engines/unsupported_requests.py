@@ -1,4 +1,4 @@
-"""Finds the requests of a job that an execution engine does not obey."""
+"""Finds the requests of a job that an execution engine does not support."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ FLAGS = {
     "scratch_mib": "--scratch",
     "tasks": "--tasks-per-node",
 }
-"""The fields of Start that not every engine obeys, with their names for users. If a job sets one of these
-fields, an engine that ignored it would run another job than the user wanted.
+"""The fields of Start that not every engine supports, with their names for users. A job with a field that
+its engine does not support is refused, because the engine would run another job than the user wanted.
 """
 _DEFAULTS = Start(0, 0, (), "", 0, 0)
 

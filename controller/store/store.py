@@ -94,7 +94,7 @@ class Store(StoreQueries):
 
     @property
     def leading(self) -> bool:
-        """Return whether this controller leads, or has led and has not been told otherwise."""
+        """Return whether this controller leads, or has led and does not know of another leader."""
         return self._leads_with is not None
 
     @property

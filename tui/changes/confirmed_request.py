@@ -1,4 +1,4 @@
-"""Asks the user to confirm a change, sends the request, and asks again if the effect is now another one."""
+"""Asks the user to confirm a change, sends the request, and asks again if the effect has changed."""
 
 from __future__ import annotations
 

@@ -47,8 +47,8 @@ class Dialog(ModalScreen[Result]):
         self.dismiss(None)
 
     def action_compare(self) -> None:
-        """Above the plan, switch the chart between the time without and the time with the change. Elsewhere,
-        move the focus.
+        """Above the plan, switch the chart between the plan without the change and the plan with it. In
+        other views, move the focus.
         """
         if self.above_plan:
             app_of(self).compare_effect()

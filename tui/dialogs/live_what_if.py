@@ -31,7 +31,7 @@ class LiveWhatIf(Facts):
         self._answered_request: WhatIf | None = None
         self.shown_id = ""
         """The id of the shown answer; empty if no answer is shown. It is sent with the change, so that the
-        controller refuses the change if the effect is another one by then.
+        controller refuses the change if the effect has changed by then.
         """
         self._asking = False
         self._rest: Timer | None = None

@@ -15,7 +15,7 @@ END_S: Final = 3.0
 
 
 class BrowserDriver(WebDriver):
-    """Textual's driver for browsers, with an end.
+    """Textual's driver for browsers. It also ends the application when its browser tab is closed.
 
     The server holds the other end of stdin, so stdin ends when the browser tab is closed, when the server
     stops, and when the server is killed. At the end of stdin this driver ends the application. If the

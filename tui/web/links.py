@@ -11,8 +11,8 @@ KEPT: Final = 100
 class SignInLinks:
     """The token of the link that can be used now, and the cookies of the browsers that have used a link.
 
-    Invariant: one token is valid at any time. A token that was used is void, so a link in the history of a
-    browser, in a log or in a screenshot signs nobody in. At most KEPT browsers are signed in; another
+    Invariant: one token is valid at any time. A used token is void, so a link in the history of a browser,
+    in a log or in a screenshot does not sign in another browser. At most KEPT browsers are signed in; another
     browser replaces the one that signed in first.
     """
 

@@ -23,7 +23,7 @@ class Client(JobCalls, NodeCalls, PolicyCalls, ServiceCalls):
     @contextmanager
     def expecting(self, what_if: str) -> Iterator[None]:
         """Context manager for changes that a user confirmed after a what-if answer. `what_if` is the id of
-        the answer, or an empty text. The controller refuses the changes if their effect is now another one.
+        the answer, or an empty text. The controller refuses the changes if their effect has changed.
         """
         self._transport.what_if = what_if
         try:

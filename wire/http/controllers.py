@@ -1,5 +1,5 @@
-"""Sends requests to one of several controllers: the leader, or a standby for questions while no leader
-answers.
+"""Sends requests to one of several controllers: the leader, or a standby for read requests while no
+leader answers.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ class Controllers:
     """The controllers of one cluster, used like one Transport.
 
     1. Send the request to the controller that has answered last, at first to the first address.
-    2. If it is a standby, send the request to the leader that the standby names. If the request is a question
-       and that leader does not answer, use the answer of the standby. If the user has given only one
-       address, always use the answer of the standby.
+    2. If it is a standby, it refuses a change and answers a read request. Send a change to the leader that
+       the standby names. If the user has given several addresses, also send a read request to that leader; if
+       the leader does not answer, use the answer of the standby.
     3. If the controller does not answer, and if the request can be repeated without harm, try the next
        address.
     4. If no controller leads, wait and begin again, for at most PATIENCE_S seconds.
 
-    A request is only sent to the addresses that the user has given. A leader with another address is used
-    only if no token would be sent there, or if the standby has the same kind of address. So no token that was
-    meant for https is sent by http.
+    If the user has given several addresses, requests are sent only to them. If the user has given one
+    address, a leader with another address gets a request only if the client has no token, or if both
+    addresses have the same scheme. So no token that was meant for https is sent by http.
 
     Example: the addresses are https://head1:7070 and https://head2:7070, and head1 has failed. A submit is
-    tried at head1 (no connection), then at head2, which refuses it because nobody leads yet. Eight seconds
-    later head2 leads and accepts it. The idempotency key of the submit prevents a second job.
+    tried at head1 (no connection), then at head2, which refuses it because no controller leads yet. Eight
+    seconds later head2 leads and accepts it. The idempotency key of the submit prevents a second job.
     """
 
     def __init__(self, urls: Sequence[str], connect: Callable[[str], Transport], *, token: bool) -> None:

@@ -65,7 +65,10 @@ def show(name: Name, output: Output = Format.TABLE) -> int:
                 ("nodes", ", ".join(view.nodes)),
                 ("last look", _age(view)),
                 ("jobs", f"{view.live}, of which {view.waiting} wait there"),
-                ("orphans", f"{counted(view.orphans_ended, 'job')} that no job wanted, ended"),
+                (
+                    "orphans",
+                    f"{counted(view.orphans_ended, 'foreign job')} ended, because no job wanted them",
+                ),
             ]
         )
         print()

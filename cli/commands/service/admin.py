@@ -258,9 +258,9 @@ def accept_loss(
     config: Config = "",
     store: StoreUrl = "",
     epoch: Annotated[
-        int, option("--epoch", "N", "Highest epoch that nodes have served; their reason to be away names it.")
+        int, option("--epoch", "N", "Highest epoch that a node names in the reason why it is away.")
     ] = 0,
-    yes: Annotated[bool, switch("--yes", "Accept the loss. Without --yes, the command refuses.")] = False,
+    yes: Annotated[bool, switch("--yes", "Accept the loss. Without --yes, nothing changes.")] = False,
     output: Output = Format.TABLE,
 ) -> int:
     """Use a PostgreSQL database that lacks acknowledged journal entries. All controllers must be stopped.

@@ -36,7 +36,7 @@ _READ = 1 << 16
 
 @dataclass(frozen=True)
 class ConnectionLost:
-    """The agent has closed the connection with this number before the step had its number."""
+    """The agent has closed the connection number `connection` before it has answered with a step number."""
 
     connection: int
 
@@ -108,7 +108,7 @@ class AgentLink:
             answer = None
             if sent or step.number < 0:
                 answer = self._await_answer(min(deadline, time.monotonic() + _ANSWER_S))
-            # Otherwise the thread of `_run` is connecting again, and no answer can come.
+            # In any other case, the thread of `_run` is connecting again, and no answer can come.
             if isinstance(answer, StepNumber):
                 if answer.error:
                     raise LinkLost(answer.error)

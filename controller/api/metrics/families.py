@@ -121,7 +121,7 @@ ENGINE_BREAKER = _counter(
 )
 ENGINE_ORPHANS = _counter(
     "engine_orphans_ended_total",
-    "Foreign jobs of this cluster that no job wanted, and that were ended since the controller started.",
+    "Foreign jobs that Corral has ended since the controller started, because no job wanted them.",
     "engine",
     "execution engines",
 )

@@ -1,4 +1,4 @@
-"""Runs Corral's jobs as jobs of a batch system, and reads from the batch system how they go."""
+"""Runs Corral's jobs as jobs of a batch system, and reads their states from the batch system."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from wire.text import printable
 _T = TypeVar("_T")
 _SUBMIT_FAILED, _NO_DIRECTORY = 90, 91
 _DEFAULT_QUEUE = "default"
-"""The name of the node in Corral that stands for all nodes of a PBS whose nodes belong to no queue."""
+"""The name of the only node in Corral for a PBS whose nodes belong to no queue."""
 _SECTION = "corral-section"
 _STATES = {
     Phase.WAITING: ForeignState.WAITING,
@@ -61,7 +61,7 @@ _STATES = {
 
 @dataclass(frozen=True, slots=True)
 class BatchSettings:
-    """What `[engines.NAME]` says about the jobs and nodes of a batch system.
+    """The options of `[engines.NAME]` for the jobs and nodes of a batch system.
 
     With `place` = "partition" each partition is one node of Corral, and the batch system chooses among its
     own nodes. With "node" each node of the batch system is a node of Corral, and Corral chooses. `records` is
@@ -85,12 +85,12 @@ class BatchEngine(ExecutionEngine):
 
     1. look() lists all jobs of the account and all nodes in one call, whatever the number of jobs.
     2. ask() writes the script into the directory of the job's records and submits it, in one call. The id of
-       the job is kept in the same directory, so that a later ask() with the same tag finds it. `again` looks
-       for the tag in the list of jobs first.
+       the job is kept in the same directory, so that a later ask() with the same tag finds it. With
+       `again`, ask() first looks for the tag in the list of jobs.
     3. proof() reads the exit record of the wrapper, the list of jobs and the accounting, in one call. The
        exit code comes from the record, the cause (time limit, preemption, lost node) from the batch system.
-    4. end() cancels a job only if its name begins with the tag prefix of this cluster, because batch systems
-       use numbers again.
+    4. end() cancels a job only if its name begins with the tag prefix of this cluster, because a batch
+       system can give the id of an earlier job to another job.
 
     Invariant: the command of a tag runs at most once, even if the batch system accepts the job twice or runs
     it again, because the wrapper claims the tag (`wrapper.script_body`).
@@ -156,7 +156,8 @@ class BatchEngine(ExecutionEngine):
             'if [ -s "$directory/id" ]; then cat "$directory/id"; exit 0; fi\n'
             f'cat > "$directory/script.new" && mv -f "$directory/script.new" "$directory/script" '
             f"|| exit {_NO_DIRECTORY}\n"
-            # In the directory /, because some batch systems write files into the directory of the submit.
+            # Submit in the directory /, because some batch systems write files into the directory in which
+            # the submit command runs.
             f"cd / && answer=$({submit}) || exit {_SUBMIT_FAILED}\n"
             'printf \'%s\\n\' "$answer" > "$directory/id.new" && mv -f "$directory/id.new" "$directory/id"\n'
             "printf '%s\\n' \"$answer\""
@@ -200,7 +201,7 @@ class BatchEngine(ExecutionEngine):
 
     async def forget(self, ref: Ref, tag: str) -> None:
         directory = job_directory(BatchJob(tag, (), directory=self._settings.records))
-        # Twice, because a job that is just ending may write a record meanwhile.
+        # Repeat a removal that failed, because a job that is just ending may write a record meanwhile.
         self._checked(await self._runner.run(f"rm -rf {directory} || rm -rf {directory}"))
 
     async def logs(self, ref: Ref, stream: str, *, follow: bool) -> AsyncIterator[bytes]:
@@ -235,7 +236,7 @@ class BatchEngine(ExecutionEngine):
             )
 
     def _batch_job(self, task: Task, tag: str) -> BatchJob:
-        """Return the order as a job of the batch system. Parts of GPUs cannot be asked for."""
+        """Return the order as a job of the batch system. Raise AskRefused for a job with a part of a GPU."""
         order, settings = task.order, self._settings
         if any(hold.milli < 1_000 for hold in order.gpus):
             raise AskRefused("a batch system gives only whole GPUs", lasting=True)

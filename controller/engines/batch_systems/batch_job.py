@@ -1,4 +1,4 @@
-"""What Corral asks of a batch system, and what the batch system says about its jobs and nodes."""
+"""The jobs that Corral gives to a batch system, and the jobs and nodes that the batch system shows."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class BatchJob:
-    """One job for a batch system. `tag` is the name of the job there, and is unique.
+    """One job for a batch system. `tag` is the name of the job in the batch system, and is unique.
 
     - `cpus`, `memory_mib` and `gpus` are amounts per node. A job without `memory_mib` gets what the batch
       system gives by default.
     - `gres` is the name and the type of the GPUs, such as `gpu` or `gpu:a100`.
     - `node` is the node on which the job must run; empty leaves the choice to the batch system.
     - `directory` is the directory of the job's records. It must be visible on the compute nodes. A `~` at its
-      begin is the home directory of the user who runs the job.
+      beginning is the home directory of the user who runs the job.
     - `extra` has further options of the batch system, each without dashes, such as `licenses=matlab:1`.
     """
 
@@ -46,7 +46,7 @@ class BatchJob:
 
 
 class Phase(enum.Enum):
-    """Where a job of a batch system stands, in the words that Slurm and PBS share."""
+    """The phase of a job in a batch system. Slurm and PBS have the same phases."""
 
     WAITING = "waiting"
     HELD = "held"
@@ -81,7 +81,7 @@ class BatchStatus:
     """One job as the batch system describes it. Times are seconds since 1970.
 
     `id` is what the commands of the batch system take: `17`, and `17_3` or `17[3]` for an element of an
-    array. `code` and `signal` are None while the job runs, and where the batch system does not say them.
+    array. `code` and `signal` are None while the job runs, and if the batch system does not show them.
     """
 
     id: str

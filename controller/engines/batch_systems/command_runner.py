@@ -26,8 +26,8 @@ from wire.text import printable
 
 READ = 64 * 1024
 _KEPT = ("LANG", "SLURM_CONF", "PBS_CONF_FILE", "PBS_SERVER", "TZ")
-"""The variables of the controller's environment that local commands of a batch system get. Others could reach
-the jobs, because sbatch passes its environment on.
+"""The variables of the controller's environment that local commands of a batch system get. Other variables
+could reach the jobs, because sbatch passes its environment on.
 """
 _PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 
@@ -150,7 +150,8 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 class SshRunner:
-    """Runs commands on a login node. One SSH connection is kept open and opened again after a loss.
+    """Runs commands on a login node. One SSH connection stays open. If it is lost, a new one is
+    opened.
 
     The host key must be in the known_hosts file of the controller's user.
     """

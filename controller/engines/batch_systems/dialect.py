@@ -42,7 +42,7 @@ class Dialect(Protocol):
         """Return what the stderr of a failed submit command means."""
 
     def jobs_command(self) -> str:
-        """Return the command that lists all jobs of the account, also ended jobs as far as they are known."""
+        """Return the command that lists all jobs of the account, including known ended jobs."""
 
     def jobs(self, out: str) -> list[BatchStatus]:
         """Return the jobs in the output of `jobs_command`."""

@@ -17,17 +17,17 @@ def outcome_of(
     """Return the outcome of the jobs with one tag, or None while there is no proof.
 
     `listed` are the jobs in the list of the batch system, `past` the runs in its accounting.
-    1. No proof while the batch system lists a job with the tag that has not ended: it still holds resources.
-       Nor while the accounting still shows a job alive that the list shows as ended, because the accounting
-       may then know more, such as a second run. An exit code 0 needs no accounting.
+    1. There is no proof while the list has a job with the tag that has not ended, because the job still holds
+       resources. There is also no proof while a job has ended in the list and is alive in the accounting,
+       because it may run a second time. If the record has the exit code 0, the accounting does not matter.
     2. A job that has found the tag claimed by another job (CLAIMED) did not run the command, and is left out.
     3. The batch system knows the cause: time limit, preemption, lost node, memory. Such a cause counts even
        if the program has exited with code 0, because the program was told to end and did not finish its work.
        A cancelled program whose record has the code 0 has completed.
     4. A job that has found the tag claimed by its own first run was ended and run again by the batch system.
        Its first run is lost, unless its record has the code 0.
-    5. The exit code is that of the record, or else that of the accounting. A job that the list shows as
-       COMPLETED has the code 0.
+    5. The exit code is that of the record. Without one, it is that of the accounting or of the list. If these
+       have none either, a job in the state COMPLETED has the code 0.
 
     Example: the record says code 0, the accounting says TIMEOUT. The outcome is the reason time_limit.
     """

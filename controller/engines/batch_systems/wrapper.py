@@ -26,14 +26,14 @@ _MOST_SIGNALS = 64
 
 
 def job_directory(job: BatchJob) -> str:
-    """Return the directory of the job's records as a word for a shell. A `~` at its begin is expanded."""
+    """Return the directory of the job's records as a word for a shell. A `~` at its beginning is expanded."""
     if _SAFE_TAG.fullmatch(job.tag) is None:
         raise ValueError(f"{job.tag!r} cannot be the name of a job in a batch system")
     return f"{shell_path(job.directory)}/{job.tag}"
 
 
 def shell_path(path: str) -> str:
-    """Return a path as a word for a shell, in which a `~` at the begin is expanded."""
+    """Return a path as a word for a shell, in which a `~` at the beginning is expanded."""
     if path == "~":
         return '"$HOME"'
     return '"$HOME"/' + shlex.quote(path[2:]) if path.startswith("~/") else shlex.quote(path)
@@ -50,7 +50,7 @@ def script_body(job: BatchJob, job_variable: str) -> str:
     4. Write the record `ended` with the exit code.
 
     Invariant: at most one run of the command for each tag. A record has either its old content or its new
-    content, because it is written beside its place and then renamed.
+    content, because it is written to another file (`.new`), which is then renamed.
     `job_variable` is the variable with which the batch system tells a job its id.
     """
     lines = [
@@ -68,7 +68,8 @@ def script_body(job: BatchJob, job_variable: str) -> str:
         # Ignore SIGTERM in this shell, but not in the command, so that the shell can write the record `ended`
         # after the command has ended.
         "trap : TERM INT HUP USR1 USR2 XCPU",
-        # In a subshell, so that the variables of the user do not change how this script finds its programs.
+        # Run the command in a subshell, so that the variables of the user do not change how this script finds
+        # its programs.
         "(",
         *(f"export {name}={shlex.quote(value)}" for name, value in _environment(job)),
         f"umask {job.umask if job.umask is not None else 0o022:03o}",

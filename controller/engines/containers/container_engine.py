@@ -109,7 +109,7 @@ class ContainerEngine(ExecutionEngine):
     """Runs each attempt in one container, whose name is the tag.
 
     1. ask() creates the container, and starts it if it was never started. The daemon refuses a second
-       container of the same name, so an ask that is repeated finds the first one. A container that has ended
+       container of the same name, so a repeated ask() finds the first one. A container that has ended
        is not started again.
     2. end() sends SIGTERM, and SIGKILL if it is called again when the grace is over.
     3. The daemon keeps an ended container with its exit code and output until forget() removes it. So an end
@@ -247,13 +247,13 @@ class ContainerEngine(ExecutionEngine):
         try:
             await self._api.call("POST", f"/containers/{ref}/start")
         except ApiRefusal as refusal:
-            # Remove the container, so that an ask that is repeated does not find one that cannot start.
+            # Remove the container, so that a repeated ask() does not find a container that cannot start.
             await self.forget(ref, "")
             raise _refused(refusal) from None
 
     def _pull(self, image: str) -> None:
-        """Begin to pull an image, and raise AskRefused in any case: for now while the image is being pulled,
-        and lasting if it cannot be pulled.
+        """Begin to pull an image, and raise AskRefused: not lasting while the image is being pulled, lasting
+        if the image cannot be pulled.
         """
         if self.options.pull == "never":
             raise AskRefused(f'the image {image} is missing, and pull = "never"', lasting=True)
@@ -297,8 +297,8 @@ def _label_filter(prefix: str) -> str:
 
 
 def _refused(refusal: ApiRefusal) -> AskRefused:
-    """Return the refusal of a job. Errors of the daemon (500) may pass, except for a program that the image
-    lacks.
+    """Return the refusal of a job. After an error of the daemon (500) the same job may be accepted later,
+    unless the image lacks the program.
     """
     lacking = "not found" in refusal.message or "no such file" in refusal.message
     return AskRefused(refusal.message, lasting=refusal.status < 500 or lacking)

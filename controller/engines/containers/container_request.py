@@ -39,8 +39,8 @@ def container_request(
     """Return the body of the request `POST /containers/create`. Raise RequestProblem if the job has no image,
     or mounts a path that is not below the mount roots.
 
-    `user` is `uid:gid`. A container has no capabilities and cannot gain privileges, so its processes may do
-    no more than the user of the job.
+    `user` is `uid:gid`. A container has no capabilities and cannot gain privileges, so its processes have
+    only the rights of the job's user.
     """
     image = order.image or rules.image
     if not image:

@@ -40,7 +40,7 @@ from wire.names import ENGINE_LABEL, NodeState
 
 T = TypeVar("T")
 KEEP_SHOWING_S = 60
-"""Seconds for which look() shows ended jobs. The end of an older one is read by proof()."""
+"""Seconds for which look() shows ended jobs. proof() reads the end of an older job."""
 FOLLOW_PAUSE_S = 1.0
 """Seconds between two tries to read the log of a job that has not started."""
 _NOT_NOW = frozenset(("never_fits", "over_quota", "not_allowed", "busy", "node_away", "storage_full"))
@@ -57,9 +57,10 @@ class CorralEngineType:
     - `url` is the address of the other controller, as for `corral --url`: unix:///PATH, ssh://[USER@]HOST,
       https://HOST or http://HOST:PORT. `token_file` has the token for HTTP, and `ca` the certificates of a
       private authority for HTTPS.
-    - Jobs run there as the user with the same name, or all as `run_as`. For the first, the account of this
-      controller there must be an operator.
-    - `queue` and `project` are used there; an empty project means the project that the job has here.
+    - In the other cluster, a job runs as the user with the same name, or, with `run_as`, as that user.
+      Without `run_as`, the account of this controller in the other cluster must be an operator.
+    - `queue` and `project` are those of the job in the other cluster. If `project` is empty, the job has the
+      same project as here.
     - `preemptible` says whether the other cluster may preempt the jobs.
     """
 
@@ -80,18 +81,18 @@ class CorralEngineType:
 class CorralEngine(ExecutionEngine):
     """Forwards jobs to another controller. The name of a foreign job is its id there.
 
-    1. look() asks twice, whatever the number of jobs: for the nodes, and for the jobs with the label of this
-       cluster. Nodes that belong to an execution engine of the other cluster are left out, so a job is
-       forwarded once and never in a circle.
+    1. look() makes two requests, whatever the number of jobs: for the nodes, and for the jobs with the label
+       of this cluster. Nodes that belong to an execution engine of the other cluster are left out, so a job
+       is forwarded once and never in a circle.
     2. ask() submits the job with the tag as idempotency key, so the other controller queues it only once. The
-       job gets the labels of the chosen node as selector: the other scheduler may use any node that is equal
-       to it for the job.
+       job gets the labels of the chosen node as selector: the other scheduler may choose any node with these
+       labels.
     3. end() cancels a job after it has read the job's tag, because an id may belong to another job if the
        other controller has lost its store.
     4. proof() reads one job. If the other cluster has preempted or queued it again, proof() cancels it there,
        so that the job runs again where this controller decides.
 
-    Invariant: no job there without the label of this cluster is changed.
+    Invariant: in the other cluster, only jobs with the label of this cluster are changed.
 
     Cost: two requests for each look, two to four for each job.
     """
@@ -128,7 +129,7 @@ class CorralEngine(ExecutionEngine):
         if not self._caller:
             self._caller = client.health().user
         labels = {CLUSTER_LABEL: self._prefix}
-        # Ask for the jobs last: a node that is missing in an older list of nodes only waits for a look.
+        # Request the nodes first. A node that is added between the two requests only appears one look later.
         return client.nodes().nodes, client.job_table(COLUMNS, labels=labels, since=self._since)
 
     async def ask(self, task: Task, tag: str, *, again: bool) -> str:
@@ -138,7 +139,8 @@ class CorralEngine(ExecutionEngine):
         if node is None:
             raise AskRefused(f"the other cluster has no node {task.node}")
         if again:
-            # The key is enough, unless run_as was changed since: keys are per user.
+            # Search for the tag: if run_as was changed since, the key does not find the job, because keys are
+            # per user.
             found = [each for each in (await self.look()).jobs if each.tag == tag]
             if found:
                 return found[0].ref
@@ -188,7 +190,7 @@ class CorralEngine(ExecutionEngine):
         return job
 
     def _read(self, client: Client, ref: str) -> ForwardedJob | None:
-        """Return the job with this id; None if the other cluster has none, or no longer."""
+        """Return the job with this id; None if the other cluster does not have it (any more)."""
         return next(iter(jobs_of(client.job_table(COLUMNS, jobs=(ref,)))), None)
 
     async def forget(self, ref: str, tag: str) -> None:

@@ -18,7 +18,7 @@ from wire.job.start_conditions import Restart, RestartWhen
 from wire.names import WHOLE_GPU, JobState, Reason
 
 CLUSTER_LABEL, TAG_LABEL = "corral-cluster", "corral-tag"
-"""The labels of a forwarded job. The first selects all jobs of this cluster in one question."""
+"""The labels of a forwarded job. The first selects all jobs of this cluster in one request."""
 
 _OWN_VARIABLES = frozenset(
     (
@@ -27,8 +27,8 @@ _OWN_VARIABLES = frozenset(
         *("NODE_RANK", "NNODES", "SLURMD_NODENAME"),
     )
 )
-"""Variables that every controller sets for its jobs. They are not forwarded, because the commands in the job
-talk to the other controller, which knows the job under another id and on other nodes.
+"""Variables that every controller sets for its jobs. They are not forwarded, because commands in the job
+use the other controller, which knows the job under another id and on other nodes.
 """
 _WORDS = {
     Reason.TIME_LIMIT: "time_limit",
@@ -159,8 +159,8 @@ def spec_of(
     preemptible: bool,
 ) -> JobSpec:
     """Return the job that is submitted in the other cluster. It is not restarted there after a failure,
-    because this controller counts restarts. If the other cluster queues the job again all the same, after a
-    preemption or the loss of a node, the engine takes the job back.
+    because this controller counts restarts. If the other cluster queues the job again after a preemption
+    or the loss of a node, the engine cancels it there, so that this controller decides about it.
     """
     open_mode = "append" if order.append else "truncate"
     return JobSpec(

@@ -26,7 +26,8 @@ MOST_PIECES = 8
 class OtherController:
     """The connections to one other controller.
 
-    1. A request runs in one of MOST_REQUESTS threads, with a connection that no other request uses then.
+    1. A request runs in one of MOST_REQUESTS threads, with a connection that no other request uses at the
+       same time.
     2. A connection that was lost is closed, and the next request opens another one.
     3. A log gets a thread and a connection of its own, because a job may write nothing for days. At most
        MOST_PIECES pieces wait for a slow reader.

@@ -39,19 +39,21 @@ class Lease:
     """The right of one controller to decide and to write, for LEASE_S seconds at a time.
 
     1. `take` writes the name of this process into the row of the leader, if the lease of the former leader
-       has ended by the database's clock. It first ends the sessions of the former leader, which may be in the
-       middle of a commit. Each time another process takes the row, the epoch grows by 1.
+       has ended by the database's clock, or if the former leader ran on this host and its process has ended.
+       It first ends the sessions of the former leader, which may be in the middle of a commit. Each time
+       another process takes the row, the epoch grows by 1.
     2. A thread renews the lease every RENEW_S seconds, on a connection that serves nothing else. A renewal
        needs the same holder and the same epoch.
-    3. `may_act` is true until two thirds of the lease are over, counted by the clock of this host from before
-       the last successful renewal was sent. So this controller stops before another one can take over.
+    3. `may_act` is true until two thirds of the lease are over, counted from the moment before the last
+       successful renewal was sent, by the clock of this host. So this controller stops before another one can
+       take over.
     4. `prove` is the first statement of each transaction that writes. It fails if the epoch has changed, and
        keeps the epoch from changing until the transaction ends.
     5. `release` ends the lease at once, so that another controller need not wait for its end.
 
     Invariant: rows are written only under the newest epoch, whatever the clocks show (4). Orders are sent
-    only by a controller whose lease has not ended, if its clock runs at most half again as fast as the
-    database's (3). Cost: one update every 3 s; one more statement in each commit.
+    only by a controller whose lease has not ended, if the database's clock runs at most 1.5 times as fast as
+    that of the controller's host (3). Cost: one update every 3 s; one more statement in each commit.
 
     Example: controller A renews at 12:00:00 and is stopped by SIGSTOP at 12:00:01. B takes the lease at
     12:00:09 with epoch 8. A continues at 12:00:20. Since 12:00:06 `may_act` of A is false, so A sends
@@ -104,15 +106,19 @@ class Lease:
             self._thread.start()
 
     def report_soon(self) -> None:
-        """Renew and report now, and not only after the present pause."""
+        """Renew the lease and report now, without waiting for the end of the pause."""
         self._soon.set()
 
     def leader(self) -> LeaderRow | None:
-        """Return the row of the leader; None if no controller has ever led. Raise DBAPIError."""
+        """Return the row of the leader; None if no controller has ever led. Raise DBAPIError if
+        the database does not answer.
+        """
         return self._use(rows.read)
 
     def take(self) -> bool:
-        """Lead, if no other controller leads. Return whether this controller leads now. Raise DBAPIError."""
+        """Lead, if no other controller leads. Return whether this controller leads now. Raise
+        DBAPIError if the database does not answer.
+        """
         return self._use(self._take)
 
     def prove(self, transaction: Connection) -> bool:
@@ -186,7 +192,7 @@ class Lease:
 
     def _renew(self, line: Connection) -> None:
         began = self._clock()
-        # Do not renew after stop_acting(), because the state in memory is then to be loaded again first.
+        # Do not renew after stop_acting(), because this controller must first load its state again.
         if self.epoch and self._acts_until > float("-inf"):
             if rows.renew(line, self.holder, self.epoch, self.address, self._lease_s):
                 if self._acts_until > float("-inf"):

@@ -15,7 +15,7 @@ from wire import trusted_paths
 
 
 class Remembered(NamedTuple):
-    """A journal entry, and the epoch of the leader that had stored the entry at that time."""
+    """A journal entry, and the epoch of the leader when the host remembered the entry."""
 
     epoch: int
     seq: int

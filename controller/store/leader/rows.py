@@ -14,7 +14,7 @@ from controller.store.leader.holder import session_name, shown
 ONE = "controller"
 """The name of the only row of the table `leader`."""
 MAKING = 0x636F7272616D
-"""The number of the lock (of one transaction) under which the tables are made."""
+"""The number of the advisory lock that is held while the tables are made."""
 FORGOTTEN_S = 3600.0
 """Seconds after which a controller that no longer reports is deleted from the list."""
 
@@ -156,7 +156,8 @@ def former_version(connection: Connection) -> str:
 
 
 def take(connection: Connection, holder: str, address: str, lease_s: float, ended: str) -> int | None:
-    """Take the leadership if its lease has ended, or if the process `ended`, which has ended, holds it.
+    """Take the leadership if its lease has ended, or if it belongs to the process `ended`, which does
+    not run any more.
     Return the new epoch; None if another controller leads.
     """
     values = {"name": ONE, "holder": holder, "address": address, "lease_s": lease_s, "ended": ended}
@@ -167,7 +168,7 @@ def take(connection: Connection, holder: str, address: str, lease_s: float, ende
 
 def end_sessions(connection: Connection, holder: str) -> None:
     """End the sessions of a former leader, because one of them may be in the middle of a commit and keep the
-    row of the leader locked. A process that stands still does not end its commit itself.
+    row of the leader locked. A stopped process does not end its commit.
     """
     with connection.begin():
         connection.execute(_END_SESSIONS, {"name": session_name(holder)})
@@ -209,15 +210,14 @@ def forget(connection: Connection, holder: str) -> None:
 
 
 def controllers(connection: Connection) -> list[ControllerRow]:
-    """Return all controllers that report, the one that was started first at the beginning."""
+    """Return all controllers that report, in the order of their starts."""
     with connection.begin():
         return [ControllerRow(*row) for row in connection.execute(_LIST)]
 
 
 def accept(connection: Connection, epoch: int, head: str, where: str) -> int:
-    """Raise the epoch above `epoch`, and record the newest journal entry, whose loss of later entries was
-    accepted. Return the new epoch. Raise StoreRefused if
-    a controller leads.
+    """Raise the epoch above `epoch`, and record the newest journal entry: the loss of later entries is
+    accepted. Return the new epoch. Raise StoreRefused if a controller leads.
     """
     with connection.begin():
         found = connection.scalar(_ACCEPT, {"name": ONE, "epoch": epoch, "head": head})

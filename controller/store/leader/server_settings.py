@@ -23,14 +23,14 @@ def warnings(connection: Connection) -> list[str]:
         fsync, pages, commit, named, standbys = connection.execute(_SETTINGS).one()
     found = []
     if fsync != "on":
-        found.append("fsync is off: a power failure of its host can lose or damage acknowledged jobs")
+        found.append("fsync is off: a power failure of the server can lose or damage acknowledged jobs")
     if pages != "on":
-        found.append("full_page_writes is off: a power failure of its host can damage the database")
+        found.append("full_page_writes is off: a power failure of the server can damage the database")
     if commit != "on" and commit != "remote_apply":
-        found.append(f"synchronous_commit is {commit} by default. Only the commits of the controller use on")
+        found.append(f"synchronous_commit is {commit} by default: only Corral's own commits set it to on")
     if standbys and not named:
         found.append(
-            "it has a standby server, but synchronous_standby_names is empty: a standby that is promoted can "
-            "lack the newest acknowledged jobs"
+            "the server has a standby server, but synchronous_standby_names is empty: a standby that is "
+            "promoted can lack the newest acknowledged jobs"
         )
     return found

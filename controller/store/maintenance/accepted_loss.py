@@ -1,5 +1,6 @@
 """Accepts that a PostgreSQL database lacks journal entries that were acknowledged, so that a controller can
-use the database again."""
+use the database again.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from controller.store.tables import journal
 
 
 def accept_loss(url: str, epoch: int = 0) -> tuple[int, int]:
-    """Let the journal of this database continue after its present last entry. Return the number of that
-    entry, and the new epoch. Raise StoreRefused if a controller leads, or if the store is not on PostgreSQL.
+    """Let the journal of this database continue after its last entry. Return the number of this entry, and
+    the new epoch. Raise StoreRefused if a controller leads, or if the store is not on PostgreSQL.
 
     The new epoch is greater than that of the database and than `epoch`. Hosts and agents then ignore the
     entries that they remember from earlier epochs.

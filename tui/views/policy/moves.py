@@ -34,8 +34,8 @@ class MovesView(PolledListView[MoveRow, RebalanceView]):
     REASK_S = 15  # Use a long interval, because the controller examines all running jobs for each answer.
 
     def changed(self, changes: Changes) -> None:
-        """Request the list again also when a job changes whose move is under way. The move is complete when
-        the job runs on its new nodes.
+        """Also request the list again when a job with a move under way changes, because the move is complete
+        when the job runs on its new nodes.
         """
         moving = {
             step.what.job

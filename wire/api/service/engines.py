@@ -19,7 +19,8 @@ class EngineLimit:
 @dataclass(frozen=True)
 class EngineJob:
     """An attempt on an engine. `state` is what Corral knows about its foreign job: wanted, asked, seen,
-    unseen or ended. `ref` is the engine's name of it, and `reason` why it waits there.
+    unseen or ended. `ref` is the engine's name of the foreign job, and `reason` the engine's reason why
+    it waits.
     """
 
     job: int

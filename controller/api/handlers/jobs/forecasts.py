@@ -89,11 +89,12 @@ async def check_effect(call: Call) -> None:
     that this answer has shown.
 
     1. Compare the states of the jobs, nodes and tenants that the change concerns.
-    2. If the journal has new entries, make the forecast again, and compare the jobs that would start later.
+    2. If the journal has new entries, make the forecast again, and compare the refusals, the jobs that would
+       be ended, and the jobs that would start later.
     3. If the forecast is not ready in time, accept the change: an operator must be able to cancel a job on a
        busy controller.
 
-    Cost: nothing without new entries in the journal; otherwise one what-if answer. Example: an operator saw
+    Cost: one what-if answer if the journal has new entries; nothing if it has none. Example: an operator saw
     that a drain delays job 30 by 5 minutes. Then a user submits a large job. Now the drain would delay job 30
     by 2 hours, so the controller refuses the drain and names job 30.
     """

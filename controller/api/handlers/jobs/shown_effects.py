@@ -28,8 +28,8 @@ CONFIRMED_S = 60.0
 several requests, and the first of them changes the effect of the others.
 """
 GREW_S, GREW_PART = 600.0, 0.1
-"""A delay counts as greater than shown if it is more than GREW_S seconds greater, and more than this part of
-the job's wait.
+"""A delay counts as greater than the shown delay if the difference is more than GREW_S seconds and more than
+this part of the job's wait.
 """
 NAMED = 3
 """The most differences that an error message names."""
@@ -70,8 +70,8 @@ def remember(
 
 
 def shown_effect(call: Call, id: str) -> ShownEffect:
-    """Return the answer with this id. Raise Rejected if the caller has got no such answer, or if the
-    controller does not remember it any more.
+    """Return the answer with this id. Raise Rejected if the controller did not send this answer to the
+    caller, or does not remember it any more.
     """
     shown = _shown.get(call.daemon, OrderedDict()).get(id)
     if shown is None or shown.user != call.caller.user:

@@ -13,8 +13,8 @@ _VALUE = re.compile(r"[A-Za-z0-9_./:,+@%=*()\[\]-]+")
 def job_script(job: BatchJob, *, select: bool) -> str:
     """Return the script for qsub. The same job gives the same script, byte for byte.
 
-    With `select` the resources are chunks (`-l select=1:ncpus=4`), as OpenPBS wants them; otherwise they are
-    nodes (`-l nodes=1:ppn=4`), as Torque wants them. PBS must not run the job again (`-r n`), because Corral
+    With `select` the resources are chunks (`-l select=1:ncpus=4`), the form of OpenPBS. Without it they are
+    nodes (`-l nodes=1:ppn=4`), the form of Torque. PBS must not run the job again (`-r n`), because Corral
     counts each run as an attempt.
     """
     options = [f"-N {job.tag}", "-r n", "-o /dev/null", "-e /dev/null"]

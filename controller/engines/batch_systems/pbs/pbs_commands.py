@@ -25,8 +25,8 @@ _FOR_NOW = ("limit", "would exceed", "busy", "not enabled", "quota", "policy", "
 
 @dataclass(frozen=True, slots=True)
 class PbsCommands:
-    """The dialect of PBS. With `openpbs` the options are those of OpenPBS and PBS Professional; otherwise
-    those of Torque, which Slurm's wrappers also have.
+    """The dialect of PBS. With `openpbs` the options are those of OpenPBS and PBS Professional; without
+    it, those of Torque, which Slurm's wrappers also have.
     """
 
     name: str = "PBS"
@@ -77,5 +77,5 @@ class PbsCommands:
 
 
 def _tolerant(command: str) -> str:
-    """Return the command with success as result if it fails because there is no such job, or no job."""
+    """Return the command, changed so that it succeeds if the job is unknown or has finished."""
     return f"{command} || case $? in {_UNKNOWN_JOB}|{_FINISHED_JOB}) true;; *) exit 1;; esac"

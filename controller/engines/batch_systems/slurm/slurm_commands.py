@@ -48,9 +48,9 @@ _LASTING = ("time limit is invalid", "memory specification")
 
 @dataclass(frozen=True, slots=True)
 class SlurmCommands:
-    """The dialect of Slurm. With `json`, squeue is asked for JSON.
+    """The dialect of Slurm. With `json`, squeue prints JSON.
 
-    sacct and sinfo are always asked for text: the JSON of sacct 22.05 gives the exit code 0 for every job
+    sacct and sinfo always print text, because the JSON of sacct 22.05 gives the exit code 0 for every job
     that ended by itself.
     """
 
@@ -76,21 +76,22 @@ class SlurmCommands:
         return Refusal.FOR_NOW if any(words in text for words in _FOR_NOW) else Refusal.LASTING
 
     def jobs_command(self) -> str:
-        # because squeue 22.05 ignores filters with --json, and then lists the jobs of all users
+        # Use no filter with --json, because squeue 22.05 ignores filters there and lists the jobs of all
+        # users.
         return "squeue --json" if self.json else _command((*SQUEUE, "-u")) + ' "$(id -un)"'
 
     def jobs(self, out: str) -> list[BatchStatus]:
         return parse_jobs(out) if self.json else parse_squeue(out)
 
     def history_command(self, job_id: str) -> str:
-        # Name the job, because sacct leaves out jobs that were cancelled while held if it is asked by time.
+        # Name the job, because sacct without -j leaves out jobs that were cancelled while held.
         return f"{_command(SACCT)} -j {shlex.quote(job_id)}"
 
     def history(self, out: str) -> list[BatchStatus]:
         return parse_sacct(out)
 
     def nodes_command(self) -> str:
-        # because sinfo refuses -a (all partitions, also hidden ones) together with -p
+        # Use only one option, because sinfo refuses -a (all partitions, also hidden ones) together with -p.
         chosen = ("-p", ",".join(self.partitions)) if self.partitions else ("-a",)
         return _command((*SINFO, *chosen))
 

@@ -65,7 +65,8 @@ def parse_sacct(text: str) -> list[BatchStatus]:
 
 def _sacct_job(columns: list[str]) -> BatchStatus:
     raw, shown, partition, state, exit_code, submitted, started, ended, nodes, name = columns
-    # Because the accounting first stores the end of a second run, and its name and partition later.
+    # Without a partition the state may be wrong, because the accounting first stores the end of a second run,
+    # and later its name and partition.
     phase = phase_of(state) if partition else Phase.UNKNOWN
     code, signal = exit_status(exit_code)
     over = phase is Phase.ENDED
