@@ -111,7 +111,7 @@ class JobOrders:
         if not confirm_and_send(
             self._app, question, request_of, lambda outcome: self._report(f"{word} in priority", outcome)
         ):
-            self._app.show_message(f"no priority is {word}: the job has ended, or {impossible}", "warn")
+            self._app.show_message(f"no priority can be {word}: the job has ended, or {impossible}", "warn")
 
     def attach(self) -> None:
         """Open a shell in the job under the cursor. The terminal UI returns when the shell ends."""
@@ -272,7 +272,7 @@ class JobOrders:
             self._app.show_message(f"nothing to {action}: {impossible}", "warn")
 
     def _still(self, can_change: Callable[[JobView], bool]) -> Callable[[], list[JobView]]:
-        """Return a function that returns those of the now chosen jobs that can still be changed."""
+        """Return a function that returns which chosen jobs can be changed at the time of its call."""
         ids = [job.id for job in self._chosen(can_change)]
 
         def still() -> list[JobView]:
