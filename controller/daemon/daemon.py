@@ -201,6 +201,7 @@ class Daemon:
             Controller(
                 lambda: self.state,
                 self.now,
+                lambda: store.may_act,
                 self.ask,
                 self.agents.open,
                 self.agents.close_link,

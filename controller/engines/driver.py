@@ -83,10 +83,13 @@ class Journal:
     """Seconds since 1970; never goes back."""
     node_of: Callable[[int, int, int], str | None]
     """Return the node of (job, attempt, rank) if this attempt has not ended there; otherwise None."""
+    may_act: Callable[[], bool] = lambda: True
+    """Return whether this controller may send orders. False if another controller may lead."""
 
 
 class EngineDriver:
-    """Runs the attempts that Corral has placed on the nodes of one engine.
+    """Runs the attempts that Corral has placed on the nodes of one engine. Makes no request while another
+    controller may lead, because the jobs of that controller would be orphans here.
 
     One round (`run_round`), every `interval_s` seconds and after each order
     1. Look at the engine. A failure counts in the circuit breaker, and changes nothing else.
@@ -198,9 +201,11 @@ class EngineDriver:
 
     async def run_round(self) -> None:
         """Look at the engine once, and draw the conclusions (steps 1 to 4)."""
+        if not self._journal.may_act():
+            return
         began = self._journal.now()
         seen = await self._look()
-        if seen is None:
+        if seen is None or not self._journal.may_act():
             return
         self._compare(seen, began - seen.age_s)
         self.looked_at = began
@@ -324,6 +329,8 @@ class EngineDriver:
 
     def request_all(self) -> None:
         """Make the request that each attempt needs next (step 5), and write records that have changed."""
+        if not self._journal.may_act():
+            return
         now, losses = self._journal.now(), self.rules.losses
         for tag, attempt in list(self.attempts.items()):
             if tag in self._busy:
@@ -375,6 +382,9 @@ class EngineDriver:
 
     async def _answer(self, request: Coroutine[Any, Any, T]) -> T:
         """Return the answer to one request. Raise TimeoutError after `timeout_s`."""
+        if not self._journal.may_act():
+            request.close()
+            raise EngineUnavailable("another controller may lead, so this controller makes no requests")
         async with asyncio.timeout(self.rules.timeout_s):
             return await request
 
@@ -387,6 +397,10 @@ class EngineDriver:
         record, order = attempt.record, attempt.record.order
         foreign = self.nodes.foreign_name(record.node)
         if order is None or foreign is None:
+            return
+        if self._journal.node_of(record.job, record.attempt, order.rank) != record.node:
+            # The record may be older than the journal, because another controller has led meanwhile.
+            await self._finish_as(attempt, "refused: the job does not want this attempt any more")
             return
         again = record.tried
         if not again:

@@ -38,6 +38,8 @@ class Controller:
 
     state: Callable[[], State]
     now: Callable[[], float]
+    may_act: Callable[[], bool]
+    """Return whether this controller may send orders."""
     ask: Callable[[inputs.Input], Awaitable[Reply]]
     open_link: Callable[[NodeLink], None]
     close_link: Callable[[str], Awaitable[None]]
@@ -118,7 +120,7 @@ class Engines:
                 section.ask_patience_s,
             ),
             files,
-            Journal(controller.now, self._node_of),
+            Journal(controller.now, self._node_of, controller.may_act),
             nodes,
             prefix,
             section.type,

@@ -156,6 +156,8 @@ class Rig:
         self.now = 1_000.0
         self.wanted: dict[tuple[int, int, int], str] = {}
         """The journal: the node of each (job, attempt, rank) that has not ended."""
+        self.acts = True
+        """Whether the controller may act, because no other controller leads."""
         self.drained: dict[str, str] = {}
         self.added: list[str] = []
         self.removed: list[str] = []
@@ -199,7 +201,11 @@ class Rig:
             FakeEngine(self.world),
             self.rules,
             files,
-            Journal(lambda: self.now, lambda job, attempt, rank: self.wanted.get((job, attempt, rank))),
+            Journal(
+                lambda: self.now,
+                lambda job, attempt, rank: self.wanted.get((job, attempt, rank)),
+                lambda: self.acts,
+            ),
             ForeignNodes("fake", {}, actions),
             PREFIX,
         )

@@ -550,3 +550,30 @@ async def test_an_ask_is_on_disk_before_it_is_sent(rig: Rig) -> None:
     await rig.rounds(2)
     assert [again for _, again in rig.world.asks[1:]] in ([], [True])
     assert len(rig.world.of(tag)) == 1
+
+
+async def test_a_former_leader_leaves_the_jobs_of_the_next_one_alone(rig: Rig) -> None:
+    rig.acts = False
+    tag = rig.start(1)
+    ref = rig.world.add(f"{PREFIX}2-1-0")
+    await rig.rounds(5)
+    assert (rig.world.asks, rig.world.ends, rig.world.forgotten) == ([], [], [])
+    rig.acts = True
+    rig.wanted[2, 1, 0] = "fake-n1"
+    await rig.rounds(2)
+    assert (rig.world.asks, rig.world.ends) == ([(tag, False)], [])
+    assert ref in {each.record.ref for each in rig.driver.attempts.values()}
+
+
+async def test_a_record_that_the_journal_does_not_want_is_not_asked_for(rig: Rig) -> None:
+    rig.world.ask_fails = "connection refused"
+    tag = rig.start(1)
+    await rig.settle()
+    await rig.driver.close()
+    rig.world.ask_fails = ""
+    rig.wanted.clear()  # because another controller has led, and has run the job to its end
+    await rig.restart()
+    await rig.rounds(3)
+    assert rig.world.asks == [(tag, False)]
+    [attempt] = rig.driver.attempts.values()
+    assert attempt.record.why.startswith("refused: ")
