@@ -51,8 +51,11 @@ class ForeignLogs:
         try:
             offset = order.offset
             if offset < 0:
-                whole = b"".join([piece async for piece in self._pieces(attempt, order.stream, False)])
-                offset = max(0, len(whole) + offset)
+                # Count only, and read again afterwards, because a log can be larger than the memory.
+                size = 0
+                async for piece in self._pieces(attempt, order.stream, False):
+                    size += len(piece)
+                offset = max(0, size + offset)
             at = 0
             async for piece in self._pieces(attempt, order.stream, order.follow):
                 begin, at = at, at + len(piece)
@@ -68,22 +71,35 @@ class ForeignLogs:
     async def search(
         self, order: SearchLog, attempt: ForeignAttempt | None, send: Callable[[AgentFrame], None]
     ) -> None:
-        """Search a log, and send the answer. A text without capital letters also matches capital letters."""
+        """Search a log, and send the answer. A text without capital letters also matches capital letters.
+
+        Cost: the log is read once, and one piece of it is in memory at a time.
+        """
         if attempt is None:
             why = f"there is no log of attempt {order.attempt} of job {order.job}"
             send(LogFound(order.request, error=why))
             return
+        text = order.text.encode("utf-8", "surrogateescape")
+        found, size, rest = None, 0, b""
         try:
-            data = b"".join([piece async for piece in self._pieces(attempt, order.stream, False)])
+            async for piece in self._pieces(attempt, order.stream, False):
+                # Put the end of the previous piece before this one, because a match can lie in both.
+                before, size = size - len(rest), size + len(piece)
+                data = rest + piece
+                searched = data.lower() if order.text == order.text.lower() else data
+                rest = data[max(0, len(data) - len(text) + 1) :]
+                if order.back:
+                    end = len(searched) if order.offset < 0 else order.offset - before
+                    at = searched.rfind(text, 0, end) if end > 0 else -1
+                    found = before + at if at >= 0 else found
+                elif found is None and order.offset >= 0:
+                    at = searched.find(text, max(0, order.offset - before))
+                    found = before + at if at >= 0 else None
+                await asyncio.sleep(0)
         except EngineUnavailable as error:
             send(LogFound(order.request, error=str(error)))
             return
-        text = order.text.encode("utf-8", "surrogateescape")
-        searched = data.lower() if order.text == order.text.lower() else data
-        begin = len(data) if order.offset < 0 else order.offset
-        found = searched.rfind(text, 0, begin) if order.back else searched.find(text, begin)
-        reached = 0 if order.back else len(data)
-        send(LogFound(order.request, None if found < 0 else found, reached, len(data)))
+        send(LogFound(order.request, found, 0 if order.back else size, size))
 
     async def _pieces(self, attempt: ForeignAttempt, stream: str, follow: bool) -> AsyncIterator[bytes]:
         record = attempt.record
