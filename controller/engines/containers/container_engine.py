@@ -21,6 +21,7 @@ from controller.engines.containers.container_request import (
     request_text,
 )
 from controller.engines.containers.docker_api import ApiRefusal, DockerApi
+from controller.engines.containers.mount_sources import reachable_source
 from controller.engines.contract import (
     AskRefused,
     EngineCaps,
@@ -145,7 +146,8 @@ class ContainerEngine(ExecutionEngine):
         return Seen(True, jobs, (self._node(info),))
 
     async def ask(self, task: Task, tag: str, *, again: bool) -> Ref:
-        body = self._request(task, tag)
+        # In a thread, because names and paths may be on a server that does not answer.
+        body = await asyncio.to_thread(self._request, task, tag)
         there = await self._inspect(tag) if again else None
         if there is None:
             there = await self._create(tag, body)
@@ -214,8 +216,14 @@ class ContainerEngine(ExecutionEngine):
             raise AskRefused(f"the controller's machine has no user {order.user!r}", lasting=True) from None
         groups = [each for each in os.getgrouplist(user.pw_name, user.pw_gid) if each != user.pw_gid]
         name = f"{user.pw_uid}:{user.pw_gid}"
+        rules = self.options.rules
         try:
-            return container_request(order, tag, self.scope.tag_prefix, name, groups, self.options.rules)
+            body = container_request(order, tag, self.scope.tag_prefix, name, groups, rules)
+            for mount in body["HostConfig"]["Mounts"]:
+                mount["Source"] = reachable_source(
+                    mount["Source"], rules.mount_roots, user.pw_uid, (user.pw_gid, *groups)
+                )
+            return body
         except RequestProblem as problem:
             raise AskRefused(str(problem), lasting=True) from None
 
