@@ -128,7 +128,7 @@ class BatchEngine(ExecutionEngine):
         if older is not None:
             self._dialect = older
             return await self.look()
-        jobs = self._read(self._dialect.jobs, self._checked(jobs_out))
+        jobs = self._own_jobs(jobs_out)
         nodes = self._read(self._dialect.nodes, self._checked(nodes_out))
         # Leave out ended jobs that were forgotten, because the batch system lists them for some minutes more.
         kept = set(self._checked(records_out).split())
@@ -140,7 +140,7 @@ class BatchEngine(ExecutionEngine):
         return Seen(True, ours, self._foreign_nodes(nodes))
 
     async def ask(self, task: Task, tag: str, *, again: bool) -> Ref:
-        self._check_user(task.order)
+        await self._check_user(task.order)
         job = self._batch_job(task, tag)
         try:
             script = self._dialect.script(job)
@@ -187,13 +187,13 @@ class BatchEngine(ExecutionEngine):
         if records_out.code == NO_RECORDS:
             return None
         records = parse_records(self._checked(records_out), tag)
-        listed = self._read(self._dialect.jobs, self._checked(jobs_out))
+        listed = self._own_jobs(jobs_out)
         # Ignore a failed accounting, because a site may have none. The record or the list can still prove it.
         past = self._read(self._dialect.history, history_out.out) if history_out.code == 0 else []
         return outcome_of(
             records,
             [each for each in listed if each.tag == tag],
-            [each for each in past if each.tag == tag or each.phase is Phase.UNKNOWN],
+            [each for each in self._own(past) if each.tag == tag or each.phase is Phase.UNKNOWN],
         )
 
     def script(self, task: Task, tag: str) -> str:
@@ -227,8 +227,12 @@ class BatchEngine(ExecutionEngine):
 
     # --- jobs ---
 
-    def _check_user(self, order: Start) -> None:
-        if self._account and order.user != self._account and not self._settings.shared_account:
+    async def _check_user(self, order: Start) -> None:
+        """Raise AskRefused if the job must not run under the account of the connection."""
+        if not self._account:
+            # No look has succeeded since the start of the controller.
+            self._account = self._checked(await self._runner.run("id -un")).strip()
+        if order.user != self._account and not self._settings.shared_account:
             raise AskRefused(
                 f"the engine submits jobs as {self._account}, but this job belongs to {order.user}. Set "
                 "shared_account = true in the engine's table to run the jobs of all users as that account",
@@ -278,7 +282,7 @@ class BatchEngine(ExecutionEngine):
         id_out, jobs_out = await self._outputs(command, 2)
         if known := self._checked(id_out).strip():
             return self._read(self._dialect.submitted_id, known)
-        listed = self._read(self._dialect.jobs, self._checked(jobs_out))
+        listed = self._own_jobs(jobs_out)
         found = sorted(
             (each for each in listed if each.tag == job.tag), key=lambda each: not each.phase.alive
         )
@@ -290,8 +294,15 @@ class BatchEngine(ExecutionEngine):
 
     async def _status(self, ref: Ref) -> BatchStatus | None:
         done = await self._runner.run(self._dialect.jobs_command())
-        jobs = self._read(self._dialect.jobs, self._checked(done))
-        return next((each for each in jobs if each.id == ref), None)
+        return next((each for each in self._own_jobs(done) if each.id == ref), None)
+
+    def _own_jobs(self, done: Completed) -> list[BatchStatus]:
+        """Return the jobs of the account in the output of `jobs_command`."""
+        return self._own(self._read(self._dialect.jobs, self._checked(done)))
+
+    def _own(self, jobs: Sequence[BatchStatus]) -> list[BatchStatus]:
+        # Some commands list the jobs of all users, and any user can give a job the name of a tag.
+        return [each for each in jobs if each.user in ("", self._account) or not self._account]
 
     def _refuse(self, done: Completed) -> None:
         words = printable(" ".join(line.strip() for line in done.err.splitlines())[-400:], 400)

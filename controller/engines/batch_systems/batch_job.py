@@ -82,6 +82,7 @@ class BatchStatus:
 
     `id` is what the commands of the batch system take: `17`, and `17_3` or `17[3]` for an element of an
     array. `code` and `signal` are None while the job runs, and if the batch system does not show them.
+    `user` is the account that submitted the job; empty if the list has the jobs of one account alone.
     """
 
     id: str
@@ -97,6 +98,7 @@ class BatchStatus:
     cause: Cause = Cause.EXIT
     code: int | None = None
     signal: int | None = None
+    user: str = ""
 
 
 @dataclass(frozen=True, slots=True)

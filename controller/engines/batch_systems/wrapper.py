@@ -23,6 +23,8 @@ REFUSALS = {
 _SAFE_TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MOST_SIGNALS = 64
+_DIRECTORY = "corral_dir"
+"""The variable of the script with the directory of its records. A job must not have its own value."""
 
 
 def job_directory(job: BatchJob) -> str:
@@ -54,15 +56,15 @@ def script_body(job: BatchJob, job_variable: str) -> str:
     `job_variable` is the variable with which the batch system tells a job its id.
     """
     lines = [
-        f"directory={job_directory(job)}",
+        f"{_DIRECTORY}={job_directory(job)}",
         "umask 077",
-        'mkdir -p "$directory" || exit ' + str(NO_RECORDS),
-        'if ! mkdir "$directory/claim"; then',
-        f'    if [ -d "$directory/claim" ]; then exit {CLAIMED}; else exit {NO_RECORDS}; fi',
+        'mkdir -p "$corral_dir" || exit ' + str(NO_RECORDS),
+        'if ! mkdir "$corral_dir/claim"; then',
+        f'    if [ -d "$corral_dir/claim" ]; then exit {CLAIMED}; else exit {NO_RECORDS}; fi',
         "fi",
         "record() {",
         "    printf '%s\\n' \"at=$(date +%s) host=$(hostname) job=${" + job_variable + ':-} $2" '
-        '> "$directory/$1.new" && mv -f "$directory/$1.new" "$directory/$1"',
+        '> "$corral_dir/$1.new" && mv -f "$corral_dir/$1.new" "$corral_dir/$1"',
         "}",
         'record started "pid=$$"',
         # Ignore SIGTERM in this shell, but not in the command, so that the shell can write the record `ended`
@@ -75,12 +77,14 @@ def script_body(job: BatchJob, job_variable: str) -> str:
         f"umask {job.umask if job.umask is not None else 0o022:03o}",
     ]
     if job.workdir:
-        lines.append(f'cd {shell_path(job.workdir)} || {{ : > "$directory/no-workdir"; exit {NO_WORKDIR}; }}')
+        lines.append(
+            f'cd {shell_path(job.workdir)} || {{ : > "$corral_dir/no-workdir"; exit {NO_WORKDIR}; }}'
+        )
     lines += [
         f"exec {shlex.join(job.command)} {_redirection(job)}",
         ")",
         "code=$?",
-        f'if [ -e "$directory/no-workdir" ]; then record ended refused={NO_WORKDIR}; exit {NO_WORKDIR}; fi',
+        f'if [ -e "$corral_dir/no-workdir" ]; then record ended refused={NO_WORKDIR}; exit {NO_WORKDIR}; fi',
         'record ended "code=$code"',
         "exit $code",
     ]
@@ -88,14 +92,19 @@ def script_body(job: BatchJob, job_variable: str) -> str:
 
 
 def _environment(job: BatchJob) -> list[tuple[str, str]]:
-    # Leave out names that a shell cannot export, because one such line would end the script.
-    return [(name, value) for name, value in sorted(job.env.items()) if _VARIABLE.fullmatch(name)]
+    # Leave out names that a shell cannot export, because one such line would end the script, and the name
+    # with which the script finds its records.
+    return [
+        (name, value)
+        for name, value in sorted(job.env.items())
+        if _VARIABLE.fullmatch(name) and name != _DIRECTORY
+    ]
 
 
 def _redirection(job: BatchJob) -> str:
     sign = ">>" if job.append else ">"
-    output = shell_path(job.output) if job.output else '"$directory/stdout"'
-    error = shell_path(job.error) if job.error else '"$directory/stderr"'
+    output = shell_path(job.output) if job.output else '"$corral_dir/stdout"'
+    error = shell_path(job.error) if job.error else '"$corral_dir/stderr"'
     if job.output and job.output == job.error:
         return f"< /dev/null {sign} {output} 2>&1"
     return f"< /dev/null {sign} {output} 2{sign} {error}"
@@ -126,14 +135,16 @@ def read_command(directory: str, tag: str) -> str:
     """
     place = f"{shell_path(directory)}/{shlex.quote(tag)}"
     names = r"\( -name started -o -name ended \)"
-    found = f"find {place} -maxdepth 1 {names} -type f -exec grep -H '' {{}} +"
+    # Leave out large files, because a job can write into its records.
+    found = f"find {place} -maxdepth 1 {names} -type f -size -9 -exec grep -H '' {{}} +"
     return f"[ -d {place} ] || exit {NO_RECORDS}; {found}"
 
 
 def ids_command(directory: str) -> str:
     """Return a shell command that prints the ids of all jobs that have a directory of records."""
     place = shell_path(directory)
-    return f"[ ! -d {place} ] || find {place} -mindepth 2 -maxdepth 2 -name id -exec cat {{}} +"
+    found = f"find {place} -mindepth 2 -maxdepth 2 -name id -type f -size -9 -exec cat {{}} +"
+    return f"[ ! -d {place} ] || {found}"
 
 
 def parse_records(text: str, tag: str) -> JobRecords:

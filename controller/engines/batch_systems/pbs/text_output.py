@@ -74,6 +74,7 @@ def _job(name: str, found: Mapping[str, str]) -> BatchStatus:
         cause=cause,
         code=code,
         signal=signal,
+        user=found.get("Job_Owner", "").partition("@")[0],
     )
 
 

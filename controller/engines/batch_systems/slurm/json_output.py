@@ -60,6 +60,7 @@ def _job(each: Mapping[str, Any]) -> BatchStatus:
         cause_of(text),
         code,
         signal,
+        str(each.get("user_name") or ""),
     )
 
 

@@ -17,6 +17,7 @@ from controller.engines.batch_systems.wrapper import (
     NO_RECORDS,
     NO_WORKDIR,
     JobRecords,
+    ids_command,
     job_directory,
     parse_records,
     read_command,
@@ -137,3 +138,20 @@ def test_a_tag_is_never_a_path(tag: str) -> None:
 @pytest.mark.parametrize("text", ["", "/r/t/ended:at=1 host=n", "/r/t/ended:at=1 code=", "/r/t/ended:"])
 def test_a_damaged_record_is_no_record(text: str) -> None:
     assert parse_records(text, "t").code is None
+
+
+def test_a_variable_of_the_user_does_not_move_the_output(tmp_path: Path) -> None:
+    names = ("directory", "corral_dir")
+    wanted = replace(job(tmp_path, "echo", "out"), env=dict.fromkeys(names, str(tmp_path / "elsewhere")))
+    assert run(wanted).returncode == 0
+    assert (tmp_path / "records" / wanted.tag / "stdout").read_text() == "out\n"
+
+
+def test_a_large_record_is_left_out(tmp_path: Path) -> None:
+    wanted = job(tmp_path, "true")
+    run(wanted)
+    (tmp_path / "records" / wanted.tag / "ended").write_text("at=1 code=0 host=" + "x" * 100_000)
+    assert records(wanted).code is None
+    (tmp_path / "records" / wanted.tag / "id").write_text("1" * 100_000)
+    shown = subprocess.run(["/bin/sh", "-c", ids_command(wanted.directory)], capture_output=True, text=True)
+    assert (shown.returncode, shown.stdout) == (0, "")

@@ -8,23 +8,23 @@
 #PBS -q gpuq
 #PBS -A proj-a
 #PBS -l place=excl
-directory="$HOME"/.corral/batch/corral-0f3a9c112233-8-2-0
+corral_dir="$HOME"/.corral/batch/corral-0f3a9c112233-8-2-0
 umask 077
-mkdir -p "$directory" || exit 74
-if ! mkdir "$directory/claim"; then
-    if [ -d "$directory/claim" ]; then exit 75; else exit 74; fi
+mkdir -p "$corral_dir" || exit 74
+if ! mkdir "$corral_dir/claim"; then
+    if [ -d "$corral_dir/claim" ]; then exit 75; else exit 74; fi
 fi
 record() {
-    printf '%s\n' "at=$(date +%s) host=$(hostname) job=${PBS_JOBID:-} $2" > "$directory/$1.new" && mv -f "$directory/$1.new" "$directory/$1"
+    printf '%s\n' "at=$(date +%s) host=$(hostname) job=${PBS_JOBID:-} $2" > "$corral_dir/$1.new" && mv -f "$corral_dir/$1.new" "$corral_dir/$1"
 }
 record started "pid=$$"
 trap : TERM INT HUP USR1 USR2 XCPU
 (
 umask 022
-cd '/data/my project' || { : > "$directory/no-workdir"; exit 73; }
-exec python train.py < /dev/null > "$directory/stdout" 2> "$directory/stderr"
+cd '/data/my project' || { : > "$corral_dir/no-workdir"; exit 73; }
+exec python train.py < /dev/null > "$corral_dir/stdout" 2> "$corral_dir/stderr"
 )
 code=$?
-if [ -e "$directory/no-workdir" ]; then record ended refused=73; exit 73; fi
+if [ -e "$corral_dir/no-workdir" ]; then record ended refused=73; exit 73; fi
 record ended "code=$code"
 exit $code

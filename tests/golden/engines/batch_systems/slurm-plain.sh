@@ -6,22 +6,22 @@
 #SBATCH --nodes=1
 #SBATCH --ntasks-per-node=1
 #SBATCH --cpus-per-task=1
-directory="$HOME"/.corral/batch/corral-0f3a9c112233-7-1-0
+corral_dir="$HOME"/.corral/batch/corral-0f3a9c112233-7-1-0
 umask 077
-mkdir -p "$directory" || exit 74
-if ! mkdir "$directory/claim"; then
-    if [ -d "$directory/claim" ]; then exit 75; else exit 74; fi
+mkdir -p "$corral_dir" || exit 74
+if ! mkdir "$corral_dir/claim"; then
+    if [ -d "$corral_dir/claim" ]; then exit 75; else exit 74; fi
 fi
 record() {
-    printf '%s\n' "at=$(date +%s) host=$(hostname) job=${SLURM_JOB_ID:-} $2" > "$directory/$1.new" && mv -f "$directory/$1.new" "$directory/$1"
+    printf '%s\n' "at=$(date +%s) host=$(hostname) job=${SLURM_JOB_ID:-} $2" > "$corral_dir/$1.new" && mv -f "$corral_dir/$1.new" "$corral_dir/$1"
 }
 record started "pid=$$"
 trap : TERM INT HUP USR1 USR2 XCPU
 (
 umask 022
-exec python train.py < /dev/null > "$directory/stdout" 2> "$directory/stderr"
+exec python train.py < /dev/null > "$corral_dir/stdout" 2> "$corral_dir/stderr"
 )
 code=$?
-if [ -e "$directory/no-workdir" ]; then record ended refused=73; exit 73; fi
+if [ -e "$corral_dir/no-workdir" ]; then record ended refused=73; exit 73; fi
 record ended "code=$code"
 exit $code
