@@ -35,7 +35,7 @@ from controller.core.state.usage_records import usage_rows
 from controller.daemon.agent_links import AgentLinks
 from controller.daemon.clock import WallClock
 from controller.daemon.inbox import Inbox, PendingInput, refuse
-from controller.daemon.recovery import recover
+from controller.daemon.recovery import recover, show_connected
 from controller.daemon.standby import Standby
 from controller.daemon.store_threads import StoreThreads
 from controller.engines.engines import Controller, Engines
@@ -686,6 +686,8 @@ class Daemon:
         # nodes are not connected.
         if recovered.nodes_lost and self.standby is None:
             self._inbox.put_first(inputs.ControllerStarted(recovered.nodes_lost))
+        elif self.standby is not None:
+            show_connected(self.state, recovered.nodes_lost)
         self.accounting.load(self.state, recovered.notes)
         self.wait_alarms.load(recovered.notes)
         self.notifier.load(recovered.notes)

@@ -4,7 +4,7 @@ state could not be committed."""
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -51,6 +51,16 @@ def recover(store: Store, pipeline: Pipeline, keep_ended: int) -> Recovered:
         return Recovered(
             Engine(pipeline, state), nodes_lost, loaded.last_seq, loaded.last_at, node_rows, loaded.notes
         )
+
+
+def show_connected(state: State, names: Iterable[str]) -> None:
+    """Mark these nodes as connected, in the state of a standby. Their agents are connected to the leader, and
+    the journal has no further event about these connections.
+    """
+    for name in names:
+        node = state.nodes.by_name[name]
+        node.up, node.why = True, node.why if node.drained else ""
+        state.nodes.refresh(node)
 
 
 @contextmanager

@@ -43,7 +43,7 @@ class Figures:
     """Number of times that a job was queued again after an attempt, for example because another job needed
     its resources or because its node was lost.
     """
-    gpu_hours_lost: float
+    gpu_hours_lost: float = 0.0
     """GPU-hours of work that was lost, because attempts were stopped before they had saved it, and GPU-hours
     of start overhead that jobs spent again after they had been stopped."""
     moves: int = 0

@@ -20,6 +20,7 @@ PODS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n" + "".join(
 )
 """Two of four find a place, and one more is drawn: worked out in test_placement.py."""
 KEYS = [
+    "api_version",
     "strategy",
     "allocated_at_100",
     "allocated_at_130",

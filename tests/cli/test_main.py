@@ -295,6 +295,7 @@ def test_queue_in_every_format(fake: FakeController, corral: Corral) -> None:
     ]
     body = json.loads(corral("queue", "-o", "json", "--all", url=fake.url).stdout)
     assert body == {
+        "api_version": "v1",
         "jobs": [encode(each) for each in (jobs[-1], *jobs[:-1])],
         "seq": 9,
         "total": 5,

@@ -21,7 +21,7 @@ DEMO = [sys.executable, "-P", "-u", "-m", "cli", "demo"]
 QUICK_DEMO = """
 import functools, runpy, sys
 from cli.demo import demo
-demo._submit_all = functools.partial(demo._submit_all, stretch=0.3)
+demo.submit_all = functools.partial(demo.submit_all, stretch=0.3)
 sys.argv = ["cli", "demo"]
 runpy.run_module("cli", run_name="__main__")
 """

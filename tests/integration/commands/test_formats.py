@@ -26,6 +26,8 @@ SHOWN = (
     "job show 1",
     "job show 1 2",
     "job stats 1",
+    "controllers",
+    "engines",
     "explain 2",
     "submit --dry-run --gpus 2 --label a=b -- true",
     "what-if cancel 1",
