@@ -49,7 +49,9 @@ class Program:
     """A running program with the methods of subprocess.Popen that tests need."""
 
     def __init__(self, words: Sequence[str], log: Path) -> None:
-        self._process = _PREPARED.Process(target=_become, args=(tuple(words), str(log)), daemon=True)
+        self._process = _PREPARED.Process(
+            target=_become, args=(tuple(words), str(log), _own_environment()), daemon=True
+        )
         self._process.start()
         self.pid = self._process.pid or 0
 
@@ -71,10 +73,15 @@ class Program:
             os.kill(self.pid, number)
 
 
-def _become(words: tuple[str, ...], log: str) -> None:
+def _own_environment() -> dict[str, str]:
+    """The environment of this process, which a test may have changed after the fork server began."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("CORRAL_")}
+
+
+def _become(words: tuple[str, ...], log: str, environment: dict[str, str]) -> None:
     os.setsid()
-    for name in [name for name in os.environ if name.startswith("CORRAL_")]:
-        del os.environ[name]
+    os.environ.clear()
+    os.environ.update(environment)
     _redirect(os.devnull, log, log)
     sys.argv = [*words]
     runpy.run_module(words[0], run_name="__main__", alter_sys=True)
