@@ -232,7 +232,16 @@ class BatchEngine(ExecutionEngine):
         if not self._account:
             # No look has succeeded since the start of the controller.
             self._account = self._checked(await self._runner.run("id -un")).strip()
-        if order.user != self._account and not self._settings.shared_account:
+        if order.user == self._account:
+            return
+        if self._account == "root":
+            # The jobs of all users would have all rights on the nodes of the batch system.
+            raise AskRefused(
+                f"the engine submits jobs as root, but this job belongs to {order.user}. Connect the engine "
+                "with another account: run the controller as a user of its own, or set login in the table",
+                lasting=True,
+            )
+        if not self._settings.shared_account:
             raise AskRefused(
                 f"the engine submits jobs as {self._account}, but this job belongs to {order.user}. Set "
                 "shared_account = true in the engine's table to run the jobs of all users as that account",

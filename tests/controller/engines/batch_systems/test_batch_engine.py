@@ -317,16 +317,30 @@ async def test_refusals(bench: Bench, slurm: RealSlurm, tmp_path: Path) -> None:
     await few.engine.end(ref, 1.0)
 
 
-async def test_jobs_of_other_users_need_a_shared_account(bench: Bench, tmp_path: Path) -> None:
-    await bench.engine.look()
-    task, tag = bench.task("true")
-    theirs = Task(task.node, replace(task.order, user="alice"))
-    with pytest.raises(AskRefused, match="submits jobs as root, but this job belongs to alice"):
-        await bench.engine.ask(theirs, tag, again=False)
-    kind = SlurmEngineType(records=str(tmp_path / "records"), partitions=("gpu",), shared_account=True)
+@pytest.mark.parametrize("shared", [False, True])
+async def test_root_submits_no_jobs_of_other_users(bench: Bench, tmp_path: Path, shared: bool) -> None:
+    kind = SlurmEngineType(records=str(tmp_path / "records"), partitions=("gpu",), shared_account=shared)
     engine = kind.connect(scope())
     await engine.look()
-    assert await bench.outcome(await engine.ask(theirs, tag, again=False), tag) == Outcome(0)
+    task, tag = bench.task("true")
+    theirs = Task(task.node, replace(task.order, user="alice"))
+    with pytest.raises(AskRefused, match="submits jobs as root, but this job belongs to alice") as refused:
+        await engine.ask(theirs, tag, again=False)
+    assert refused.value.lasting
+
+
+async def test_jobs_of_other_users_need_a_shared_account(bench: Bench, tmp_path: Path) -> None:
+    task, tag = bench.task("true")
+    theirs = Task(task.node, replace(task.order, user="alice"))
+    for shared in (False, True):
+        kind = SlurmEngineType(records=str(tmp_path / "records"), partitions=("gpu",), shared_account=shared)
+        engine = kind.connect(scope())
+        engine._account = "hpc"  # Slurm runs as root in this test, and root submits no jobs of other users.
+        if shared:
+            assert await bench.outcome(await engine.ask(theirs, tag, again=False), tag) == Outcome(0)
+        else:
+            with pytest.raises(AskRefused, match="submits jobs as hpc, but this job belongs to alice"):
+                await engine.ask(theirs, tag, again=False)
 
 
 async def test_a_job_without_a_tag_of_this_cluster_is_never_ended(bench: Bench, slurm: RealSlurm) -> None:
