@@ -44,7 +44,7 @@ class AttemptRunner:
 
     Invariant: a fact is in the spool before it is reported. An action that fails does not end the agent. A
     stop order or the file `go` is written again later. For every other action, the record shows the next
-    agent what is left to do.
+    agent whether the action must be repeated.
     """
 
     def __init__(

@@ -196,7 +196,7 @@ class ExecutionEngine(ABC):
     3. end() asks the engine to end a foreign job. Corral repeats it until a look or a proof shows the end.
     4. proof() returns how a foreign job ended, from the engine's accounting or from a record that the job's
        wrapper wrote; None while there is no proof.
-    5. forget() removes what is left of an ended foreign job, after Corral has stored its end.
+    5. forget() removes the files and the entry of an ended foreign job, after Corral has stored its end.
 
     All methods may raise EngineUnavailable. A method must not change a foreign job without a tag of
     this cluster.
@@ -229,7 +229,7 @@ class ExecutionEngine(ABC):
         """Return the text that ask() sends to the engine, for users and tests. The method is pure."""
 
     async def forget(self, ref: Ref, tag: str) -> None:  # noqa: B027 - some engines keep nothing
-        """Remove what is left of an ended foreign job. A foreign job that does not exist is no error."""
+        """Remove the files and the entry of an ended foreign job. A job that does not exist is no error."""
 
     async def logs(self, ref: Ref, stream: str, *, follow: bool) -> AsyncIterator[bytes]:
         """Yield the output of a foreign job from its first byte on. `stream` is stdout or stderr. With

@@ -97,8 +97,8 @@ class GpuHealthWatch:
             self._note_times(node, gpu, now)
 
     def forget(self, node: str) -> None:
-        """Let the times of lasting conditions on the node's GPUs, such as a slowdown, begin anew, because the
-        node's agent has connected again. Keep the error counters.
+        """Forget since when conditions on the node's GPUs have lasted, such as a slowdown, because the node's
+        agent has connected again. Keep the error counters.
         """
         for gpu in self._gpus.get(node, {}).values():
             gpu.slow_since = gpu.leaked_since = None

@@ -29,7 +29,8 @@ def bin_of(run_s: float) -> int:
 
 
 class ServiceRates:
-    """The rates at which jobs end, by the run time that they have had. Only ends of attempts change it.
+    """The rates at which jobs end, by the run time that they have had. Only ends of attempts change
+    the stored rates. Running attempts count until the next cycle.
 
     A bin is a range of run times: 0 to 10 minutes, 10 to 20 minutes, 20 to 40 minutes, and so on.
 
