@@ -11,10 +11,10 @@ import typer
 from typer.main import get_command
 
 from cli import exit_codes
+from cli.flag_values import use_fast_readers
 from cli.flags import option
 from cli.output.stderr import print_error, print_refusal
 from cli.registry import SETTINGS, RootGroup, examples
-from cli.spec.fast_options import use_fast_readers
 from wire import VERSION
 
 app = typer.Typer(

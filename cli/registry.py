@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command as command_of
 
-from cli.spec.fast_options import use_fast_readers
+from cli.flag_values import use_fast_readers
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "submit": ("cli.commands.submit", "Queue a job: a command, a script, or an array of jobs."),

@@ -21,7 +21,7 @@ from cli.output.stderr import print_note, print_refusal
 from cli.output.table_columns import clock, job_table
 from cli.registry import application, examples
 from cli.spec.edit_fields import changes_of, split_extension, with_flag_names
-from cli.spec.submit_options import EditOptions
+from cli.spec.submit_options.flag_groups import EditOptions
 from wire import amounts
 from wire.api.job_selection import AllJobs, InvalidSelection, JobRange, JobsOf, parse_selection
 from wire.api.jobs import JobRefused, JobsOrder, KeepRequest

@@ -32,7 +32,7 @@ from cli.output.stderr import print_note
 from cli.registry import application, examples
 from cli.signals import DeferredSignals, SignalReceived
 from cli.spec.spec_builder import spec_of
-from cli.spec.submit_options import SubmitOptions
+from cli.spec.submit_options.flag_groups import SubmitOptions
 from cli.spec.submitter_environment import submitter
 from wire.api.jobs import JobView
 from wire.http.client import Client, Refused, Unreachable

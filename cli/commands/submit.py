@@ -17,7 +17,7 @@ from cli.output.formats import Format, JobFormat, show_one, write
 from cli.output.stderr import print_note
 from cli.registry import SETTINGS, application, examples
 from cli.spec.spec_builder import flag_of, submission_of
-from cli.spec.submit_options import SubmitOptions
+from cli.spec.submit_options.flag_groups import SubmitOptions
 from cli.spec.submitter_environment import submitter
 from wire.api.jobs import Submitted
 from wire.http.client import Client, Refused, Unreachable

@@ -22,7 +22,7 @@ from cli.output.what_if_table import show
 from cli.registry import application, examples
 from cli.spec.edit_fields import changes_of, split_extension
 from cli.spec.spec_builder import spec_of
-from cli.spec.submit_options import EditOptions, SubmitOptions
+from cli.spec.submit_options.flag_groups import EditOptions, SubmitOptions
 from wire import amounts
 from wire.api.forecasts import ConfigFile, JobEdit, MoreNodes, QuotaEdit, WhatIf
 from wire.api.jobs import JobView

@@ -196,10 +196,10 @@ def _changes(pairs: dict[str, str]) -> dict[str, object]:
     """Return a dict from JobSpec field to its new value as JSON data, for keys and values of `scontrol
     update`.
     """
-    from cli.spec.job_options import OPTIONS
     from cli.spec.sbatch.directives import translate
     from cli.spec.sbatch.resources import Option
     from cli.spec.spec_builder import read_fields
+    from cli.spec.submit_options.table import OPTIONS
     from wire.codec import encode
     from wire.job.spec import JobSpec
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from cli.exit_codes import CommandError
 from cli.registry import nearest
-from cli.spec.job_options import BY_FLAG, OPTIONS
-from cli.spec.option_layers import from_flags
-from cli.spec.options.job_option import JobOption
+from cli.spec.option_sources import from_flags
 from cli.spec.spec_builder import flag_of, spec_from
-from cli.spec.submit_options import SubmitOptions
+from cli.spec.submit_options.flag_groups import SubmitOptions
+from cli.spec.submit_options.job_option import JobOption
+from cli.spec.submit_options.table import BY_FLAG, OPTIONS
 from wire import amounts
 from wire.api.problem import Problem
 from wire.codec import encode

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from cli.exit_codes import CommandError
 from cli.spec import job_script
 from cli.spec.dependencies_and_restarts import AFTER, restart_of
-from cli.spec.job_options import FLAG_OF_FIELD, OPTIONS
-from cli.spec.option_layers import Layer, OptionText, from_environment, from_flags, merged
-from cli.spec.options.job_option import JobOption, directory
+from cli.spec.option_sources import Layer, OptionText, from_environment, from_flags, merged
+from cli.spec.submit_options.job_option import JobOption, directory
+from cli.spec.submit_options.table import FLAG_OF_FIELD, OPTIONS
 from cli.spec.submitter_environment import Submitter, variables
 from wire.dataclass import dataclass
 from wire.job.gangs import Gang
@@ -23,7 +23,7 @@ from wire.job.placement.gpu_requirements import GpuWish, Topology
 from wire.job.spec import JobSpec, gpus_text, spec_problems
 
 if TYPE_CHECKING:
-    from cli.spec.submit_options import SubmitOptions
+    from cli.spec.submit_options.flag_groups import SubmitOptions
 
 NO_SUBMITTER = Submitter()
 """The submitter of a job that is not submitted from a shell. Such a job gets no umask and no variables of a

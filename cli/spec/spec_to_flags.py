@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from cli.spec.job_options import OPTIONS
+from cli.spec.submit_options.table import OPTIONS
 from wire.api.forecasts import Easing
 from wire.codec import decode
 from wire.job.spec import JobSpec

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 
 from cli.exit_codes import CommandError
-from cli.spec.option_layers import OptionText
+from cli.spec.option_sources import OptionText
 from wire import amounts
 from wire.dataclass import dataclass
 from wire.job.spec import JobSpec, is_storable

@@ -11,9 +11,9 @@ from typing import Any
 from cli.exit_codes import CommandError
 from cli.registry import nearest
 from cli.spec import job_script
-from cli.spec.job_options import OPTIONS
-from cli.spec.option_layers import Layer, OptionText, merged
+from cli.spec.option_sources import Layer, OptionText, merged
 from cli.spec.spec_builder import flag_of, spec_from
+from cli.spec.submit_options.table import OPTIONS
 from cli.spec.submitter_environment import Submitter
 from cli.workloads.document import Document, Path, read
 from cli.workloads.matrix import combinations, filled, matrix_problems, pairs, text_of

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 import typer
 from typer.main import get_command
 
+from cli.flag_values import use_fast_readers
 from cli.flags import FlagGroup, with_flag_groups
-from cli.spec.fast_options import use_fast_readers
 
 Group = TypeVar("Group", bound=FlagGroup)
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from cli.exit_codes import CommandError
 from cli.spec.dependencies_and_restarts import AFTER
-from cli.spec.job_options import OPTIONS
-from cli.spec.option_layers import OptionText
+from cli.spec.option_sources import OptionText
 from cli.spec.spec_builder import flag_of, read_fields
+from cli.spec.submit_options.table import OPTIONS
 from controller.sim.logs.gpu_job_table import SEPARATOR, OptionColumns
 
 _NAMES = (

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from cli.output.details.facts import SHOWN, Facts, pairs_text, text_lines
 from cli.output.table_columns import clock, cores
-from cli.spec.job_options import OPTIONS
+from cli.spec.submit_options.table import OPTIONS
 from wire.job.gangs import MemberFailure
 from wire.job.spec import JobSpec, gpus_text, qos_class
 from wire.job.start_conditions import DEFAULT_RESTART, Restart, RestartWhen

@@ -10,7 +10,7 @@ from dataclasses import field, replace
 from cli.exit_codes import CommandError
 from cli.slurm.programs import SlurmError
 from cli.spec import job_script
-from cli.spec.option_layers import Layer, OptionText
+from cli.spec.option_sources import Layer, OptionText
 from cli.spec.sbatch import directives as sbatch_directives
 from cli.spec.sbatch.options import JOB_OPTIONS, SWITCHES, from_variables
 from cli.spec.sbatch.resources import Option, Translation
@@ -221,7 +221,7 @@ def _defaults(given: Mapping[str, Option], request: BatchRequest) -> list[Option
 
 
 def _layer(corral: Layer, translated: Translation) -> Layer:
-    from cli.spec.option_layers import merged
+    from cli.spec.option_sources import merged
 
     weaker: dict[str, list[OptionText]] = {}
     job_script.add_options(weaker, translated.pairs)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from cli.slurm.arguments import parse
-from cli.spec.option_layers import OptionText
+from cli.spec.option_sources import OptionText
 from cli.spec.sbatch.constraint import gpu_models
 from cli.spec.sbatch.options import BATCH_OPTIONS, SWITCHES
 from cli.spec.sbatch.resources import Option, Sizes, Translation

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from dataclasses import field
 
-from cli.spec.option_layers import OptionText
+from cli.spec.option_sources import OptionText
 from wire.dataclass import dataclass
 
 _GPUS = re.compile(r"(?:([^:=]+):)?(\d+)")

@@ -17,7 +17,7 @@ from controller.engines.batch_systems.batch_job import (
 )
 from controller.engines.batch_systems.command_runner import CommandRunner, Completed
 from controller.engines.batch_systems.dialect import Dialect, Refusal
-from controller.engines.batch_systems.proof import outcome_of
+from controller.engines.batch_systems.proof_of_end import outcome_of
 from controller.engines.batch_systems.wrapper import (
     NO_RECORDS,
     ids_command,

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from cli.exit_codes import NOT_FOUND, CommandError
-from cli.spec.job_options import OPTIONS
 from cli.spec.job_script import MAX_ARGUMENT_BYTES
 from cli.spec.spec_builder import spec_of
-from cli.spec.submit_options import SubmitOptions
+from cli.spec.submit_options.flag_groups import SubmitOptions
+from cli.spec.submit_options.table import OPTIONS
 from wire.job.gangs import Gang, MemberFailure
 from wire.job.placement.affinity import parse_term
 from wire.job.spec import JobSpec

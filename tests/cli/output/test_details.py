@@ -11,10 +11,10 @@ from cli.output.details.spec_details import of_spec
 from cli.output.details.wait_details import of_node_scores, of_preemption, of_why
 from cli.output.hours_line import hours_text
 from cli.output.table_columns import clock
-from cli.spec.job_options import OPTIONS
-from cli.spec.option_layers import OptionText, from_flags
+from cli.spec.option_sources import OptionText, from_flags
 from cli.spec.spec_builder import spec_from
-from cli.spec.submit_options import SubmitOptions
+from cli.spec.submit_options.flag_groups import SubmitOptions
+from cli.spec.submit_options.table import OPTIONS
 from tests.tui.recorded import NOW, job
 from wire.api.forecasts import Explanation
 from wire.api.policy.shares import HoursInForce

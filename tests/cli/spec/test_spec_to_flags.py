@@ -9,7 +9,7 @@ import pytest
 
 from cli.spec.edit_fields import changes_of
 from cli.spec.spec_to_flags import flags_of
-from cli.spec.submit_options import SubmitOptions
+from cli.spec.submit_options.flag_groups import SubmitOptions
 from tests.cli.flag_groups import parsed
 from wire.codec import encode
 from wire.job.gangs import Gang, MemberFailure

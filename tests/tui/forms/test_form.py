@@ -9,9 +9,9 @@ import pytest
 import typer
 
 from cli.commands import submit
-from cli.spec.job_options import BY_FLAG, OPTIONS
 from cli.spec.spec_builder import spec_of
-from cli.spec.submit_options import SubmitOptions
+from cli.spec.submit_options.flag_groups import SubmitOptions
+from cli.spec.submit_options.table import BY_FLAG, OPTIONS
 from cli.spec.submitter_environment import inherited, submitter
 from tui.forms import job as form
 from wire.job.spec import JobSpec

@@ -22,11 +22,11 @@ from cli.commands.policy.reserve import ReservationFlags
 from cli.commands.policy.shares import ShareFlags
 from cli.commands.sim.policy_options import MEMORY_MIB
 from cli.exit_codes import CommandError
+from cli.flag_values import use_fast_readers
 from cli.registry import application, examples
 from cli.spec.edit_fields import changes_of
-from cli.spec.fast_options import use_fast_readers
-from cli.spec.job_options import OPTIONS
-from cli.spec.submit_options import SubmitOptions
+from cli.spec.submit_options.flag_groups import SubmitOptions
+from cli.spec.submit_options.table import OPTIONS
 from wire.api.jobs import JobsOrder
 from wire.cluster.hosts import HostSpec
 

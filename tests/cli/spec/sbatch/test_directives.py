@@ -10,7 +10,7 @@ import pytest
 from cli.exit_codes import CommandError
 from cli.spec.sbatch.constraint import gpu_models
 from cli.spec.spec_builder import spec_of, submission_of
-from cli.spec.submit_options import SubmitOptions
+from cli.spec.submit_options.flag_groups import SubmitOptions
 from wire.job.spec import JobSpec
 
 SCRIPTS = Path(__file__).parent

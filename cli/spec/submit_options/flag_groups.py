@@ -1,4 +1,4 @@
-"""The job options as flags of commands, such as `corral submit` and `corral job set`."""
+"""Groups of flags with all job options, for commands such as `corral submit` and `corral job set`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 from cli import completion
 from cli.flags import FlagGroup, option, parameter, switch
-from cli.spec.job_options import OPTIONS
-from cli.spec.options.job_option import JobOption
+from cli.spec.submit_options.job_option import JobOption
+from cli.spec.submit_options.table import OPTIONS
 
 _COMPLETED = {
     "project": completion.projects,

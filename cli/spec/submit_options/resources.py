@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cli.spec.options.job_option import CORES, COUNT, LIST, SIZE, SUM, SWITCH, TIME, JobOption
+from cli.spec.submit_options.job_option import CORES, COUNT, LIST, SIZE, SUM, SWITCH, TIME, JobOption
 from wire import amounts
 from wire.job.gangs import MemberFailure
 from wire.job.licences import parse_licence

@@ -4,8 +4,8 @@ taints.
 
 from __future__ import annotations
 
-from cli.spec.options import option_texts
-from cli.spec.options.job_option import SUM, TERM, JobOption
+from cli.spec.submit_options import value_texts
+from cli.spec.submit_options.job_option import SUM, TERM, JobOption
 from wire import amounts
 from wire.job.placement.affinity import parse_preference, parse_term, parse_toleration
 from wire.job.placement.gpu_requirements import parse_domains, parse_topology
@@ -21,7 +21,7 @@ ROWS: tuple[JobOption, ...] = (
         "May be repeated.",
         "company",
         read=lambda text: parse_job_term(text, 1),
-        show=option_texts.job_terms("near"),
+        show=value_texts.job_terms("near"),
         **TERM,
     ),
     JobOption(
@@ -31,7 +31,7 @@ ROWS: tuple[JobOption, ...] = (
         "other users with the label may still start near this job later. May be repeated.",
         "company",
         read=lambda text: parse_job_term(text, None),
-        show=option_texts.job_terms("apart"),
+        show=value_texts.job_terms("apart"),
         **TERM,
     ),
     JobOption(
@@ -40,7 +40,7 @@ ROWS: tuple[JobOption, ...] = (
         "the label app=db use exactly 2 racks together. May be repeated.",
         "company",
         read=lambda text: parse_job_term(text, 0),
-        show=option_texts.job_terms("over"),
+        show=value_texts.job_terms("over"),
         **TERM,
     ),
     JobOption(
@@ -50,7 +50,7 @@ ROWS: tuple[JobOption, ...] = (
         "topology",
         metavar="LABEL",
         read=lambda text: parse_topology(text, 1),
-        show=option_texts.topology("same"),
+        show=value_texts.topology("same"),
     ),
     JobOption(
         "different",
@@ -59,7 +59,7 @@ ROWS: tuple[JobOption, ...] = (
         "topology",
         metavar="LABEL",
         read=lambda text: parse_topology(text, None),
-        show=option_texts.topology("different"),
+        show=value_texts.topology("different"),
     ),
     JobOption(
         "domains",
@@ -67,7 +67,7 @@ ROWS: tuple[JobOption, ...] = (
         "topology",
         metavar="LABEL=N",
         read=parse_domains,
-        show=option_texts.topology("domains"),
+        show=value_texts.topology("domains"),
     ),
     JobOption(
         "select",
@@ -75,7 +75,7 @@ ROWS: tuple[JobOption, ...] = (
         "selector",
         metavar="KEY=VALUE",
         read=amounts.pair,
-        show=option_texts.selected_labels,
+        show=value_texts.selected_labels,
         **SUM,
     ),
     JobOption(
@@ -85,7 +85,7 @@ ROWS: tuple[JobOption, ...] = (
         "selector",
         metavar="NAME",
         read=lambda text: (ENGINE_LABEL, text),
-        show=option_texts.engine,
+        show=value_texts.engine,
     ),
     JobOption(
         "affinity",

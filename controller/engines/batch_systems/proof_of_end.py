@@ -1,4 +1,6 @@
-"""Finds how a job of a batch system ended, from its exit record, the list of jobs and the accounting."""
+"""The proof of how a job of a batch system ended, from its exit record, the list of jobs and the
+accounting.
+"""
 
 from __future__ import annotations
 

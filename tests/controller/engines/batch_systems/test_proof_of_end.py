@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from controller.engines.batch_systems.batch_job import BatchStatus, Cause, Phase
-from controller.engines.batch_systems.proof import outcome_of
+from controller.engines.batch_systems.proof_of_end import outcome_of
 from controller.engines.batch_systems.wrapper import CLAIMED, NO_RECORDS, NO_WORKDIR, JobRecords
 from controller.engines.contract import PREEMPTED_THERE, Outcome
 

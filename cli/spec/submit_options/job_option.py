@@ -9,7 +9,7 @@ from typing import Any
 
 from cli.exit_codes import CommandError
 from cli.spec.dependencies_and_restarts import AFTER, dependencies
-from cli.spec.options import option_texts
+from cli.spec.submit_options import value_texts
 from wire import amounts
 from wire.dataclass import dataclass
 from wire.job.spec import JobSpec
@@ -30,7 +30,7 @@ class JobOption:
     """
     metavar: str = ""
     read: Callable[[str], Any] = str
-    show: Callable[[Any], option_texts.Texts] = option_texts.any_value
+    show: Callable[[Any], value_texts.Texts] = value_texts.any_value
     """A function that converts the value to the texts of the flag, for suggestions such as `corral job set 7
     …`.
     """
@@ -68,7 +68,7 @@ class JobOption:
     def is_switch(self) -> bool:
         return not self.metavar
 
-    def texts(self, spec: JobSpec) -> option_texts.Texts:
+    def texts(self, spec: JobSpec) -> value_texts.Texts:
         """Return the texts with which a user would write this option to get the value in `spec`: one text for
         each time that the option must be written, and an empty list for the default value.
         """
@@ -113,13 +113,13 @@ def umask(text: str) -> int:
 TERM: Mapping[str, Any] = {"metavar": "CONDITION", "repeats": True, "adds_up": True, "separator": ";"}
 SUM: Mapping[str, Any] = {"repeats": True, "adds_up": True}
 LIST: Mapping[str, Any] = {"repeats": True}
-SWITCH: Mapping[str, Any] = {"read": yes_or_no, "show": option_texts.if_true}
-NEGATED: Mapping[str, Any] = {"read": _no, "show": option_texts.if_false}
-SIZE: Mapping[str, Any] = {"metavar": "SIZE", "read": amounts.memory_mib, "show": option_texts.size}
-TIME: Mapping[str, Any] = {"metavar": "TIME", "read": amounts.seconds, "show": option_texts.time_span}
-WHEN: Mapping[str, Any] = {"metavar": "WHEN", "read": amounts.moment, "show": option_texts.moment}
+SWITCH: Mapping[str, Any] = {"read": yes_or_no, "show": value_texts.if_true}
+NEGATED: Mapping[str, Any] = {"read": _no, "show": value_texts.if_false}
+SIZE: Mapping[str, Any] = {"metavar": "SIZE", "read": amounts.memory_mib, "show": value_texts.size}
+TIME: Mapping[str, Any] = {"metavar": "TIME", "read": amounts.seconds, "show": value_texts.time_span}
+WHEN: Mapping[str, Any] = {"metavar": "WHEN", "read": amounts.moment, "show": value_texts.moment}
 COUNT: Mapping[str, Any] = {"metavar": "N", "read": amounts.count}
-CORES: Mapping[str, Any] = {"metavar": "CORES", "read": amounts.cores_milli, "show": option_texts.cores}
+CORES: Mapping[str, Any] = {"metavar": "CORES", "read": amounts.cores_milli, "show": value_texts.cores}
 DIR: Mapping[str, Any] = {"metavar": "DIR", "read": directory}
 SIGNAL: Mapping[str, Any] = {"metavar": "SIGNAL", "read": amounts.signal}
 
@@ -128,7 +128,7 @@ def after_option(name: str, metavar: str, help_text: str) -> JobOption:
     """Return the row for an option such as --after-ok, which makes a job depend on other jobs."""
     until = AFTER[name]
 
-    def show(after: tuple[Dependency, ...]) -> option_texts.Texts:
+    def show(after: tuple[Dependency, ...]) -> value_texts.Texts:
         return [each.path or each.job for each in after if each.until is until]
 
     return JobOption(name, help_text, "after", metavar, dependencies(until), show=show, **LIST)

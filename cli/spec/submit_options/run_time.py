@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cli.spec.options import option_texts
-from cli.spec.options.job_option import NEGATED, SIGNAL, TIME, JobOption
+from cli.spec.submit_options import value_texts
+from cli.spec.submit_options.job_option import NEGATED, SIGNAL, TIME, JobOption
 from wire import amounts
 from wire.job.start_conditions import OnNodeLost
 
@@ -51,7 +51,7 @@ ROWS: tuple[JobOption, ...] = (
         "always. N is the largest number of restarts. Default: on-hardware:3.",
         "restart.policy",
         metavar="POLICY[:N]",
-        show=option_texts.restart_policy,
+        show=value_texts.restart_policy,
     ),
     JobOption(
         "restart_delay",
@@ -60,7 +60,7 @@ ROWS: tuple[JobOption, ...] = (
         "and for at least 10 times the wait before it, the wait is FIRST again. Default: 10s:10m.",
         "restart.delay",
         metavar="FIRST[:MAX]",
-        show=option_texts.restart_delay,
+        show=value_texts.restart_delay,
     ),
     JobOption(
         "restart_codes",

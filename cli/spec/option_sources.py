@@ -1,4 +1,4 @@
-"""Collects the job options that a user has set in flags, in environment variables and in lines of the
+"""Collects the job options that a user has set, by source: flags, environment variables and lines of the
 script. This module needs no typer, so that sbatch starts quickly.
 """
 
@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cli.spec.job_options import OPTIONS
+from cli.spec.submit_options.table import OPTIONS
 from wire.dataclass import dataclass
 
 ENVIRONMENT = "CORRAL_SUBMIT_"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cli.spec.options import placement, resources
-from cli.spec.options.job_option import COUNT, LIST, TIME, WHEN, JobOption, after_option
+from cli.spec.submit_options import placement, resources
+from cli.spec.submit_options.job_option import COUNT, LIST, TIME, WHEN, JobOption, after_option
 from wire.job.start_conditions import RELAXABLE
 
 _FIELDS = {option.flag: option.field for option in (*resources.ROWS, *placement.ROWS)}

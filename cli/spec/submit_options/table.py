@@ -1,4 +1,5 @@
-"""The table of all job options. One row defines the flag, the JobSpec field, and the printing of its value.
+"""The table of all options of `corral submit`. One row defines the flag, the JobSpec field, and the
+printing of its value.
 
 1. The `name` of a row gives the flag (`--gpu-model`), the same flag in a #CORRAL line, and the environment
    variable (`CORRAL_SUBMIT_GPU_MODEL`). `sbatch/directives.py` translates #SBATCH lines to these names.
@@ -7,14 +8,14 @@
 
 Example: `--memory 16G`, `#CORRAL --memory=16G` and CORRAL_SUBMIT_MEMORY=16G all set `memory_mib` to 16384. A
 suggestion to halve the memory is `corral job set 7 --memory 8G`. A new option is one new row in the module of
-its subject in `options/`.
+its subject in this package.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cli.spec.options import (
+from cli.spec.submit_options import (
     checkpoints,
     identity,
     liveness,
@@ -24,7 +25,7 @@ from cli.spec.options import (
     run_time,
     start_conditions,
 )
-from cli.spec.options.job_option import JobOption
+from cli.spec.submit_options.job_option import JobOption
 
 _ROWS: tuple[JobOption, ...] = (
     *identity.ROWS,

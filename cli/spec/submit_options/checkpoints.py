@@ -4,8 +4,8 @@ interval.
 
 from __future__ import annotations
 
-from cli.spec.options import option_texts
-from cli.spec.options.job_option import COUNT, DIR, SIGNAL, SIZE, TIME, JobOption
+from cli.spec.submit_options import value_texts
+from cli.spec.submit_options.job_option import COUNT, DIR, SIGNAL, SIZE, TIME, JobOption
 from wire import amounts
 
 ROWS: tuple[JobOption, ...] = (
@@ -14,7 +14,7 @@ ROWS: tuple[JobOption, ...] = (
         "Run this command to save the job's state before the job is stopped.",
         metavar="COMMAND",
         read=amounts.words,
-        show=option_texts.command,
+        show=value_texts.command,
     ),
     JobOption(
         "checkpoint_signal",

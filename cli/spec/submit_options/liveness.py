@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cli.spec.options import option_texts
-from cli.spec.options.job_option import COUNT, TIME, JobOption
+from cli.spec.submit_options import value_texts
+from cli.spec.submit_options.job_option import COUNT, TIME, JobOption
 from wire import amounts
 from wire.job.health import HealthAction, HealthCheck
 
@@ -18,7 +18,7 @@ ROWS: tuple[JobOption, ...] = (
         "health.command",
         metavar="COMMAND",
         read=amounts.words,
-        show=option_texts.command,
+        show=value_texts.command,
     ),
     JobOption(
         "liveness_http",
@@ -40,32 +40,32 @@ ROWS: tuple[JobOption, ...] = (
         "liveness_file_age",
         "Time without a change after which the check of --liveness-file fails. Default: 10m.",
         "health.file_age_s",
-        **{**TIME, "show": option_texts.other_than(HEALTH.file_age_s, option_texts.time_span)},
+        **{**TIME, "show": value_texts.other_than(HEALTH.file_age_s, value_texts.time_span)},
     ),
     JobOption(
         "liveness_every",
         "Time between two liveness checks. Default: 10s.",
         "health.every_s",
-        **{**TIME, "show": option_texts.other_than(HEALTH.every_s, option_texts.time_span)},
+        **{**TIME, "show": value_texts.other_than(HEALTH.every_s, value_texts.time_span)},
     ),
     JobOption(
         "liveness_timeout",
         "Longest time for a liveness check. A check that takes longer has failed. Default: 5s.",
         "health.timeout_s",
-        **{**TIME, "show": option_texts.other_than(HEALTH.timeout_s, option_texts.time_span)},
+        **{**TIME, "show": value_texts.other_than(HEALTH.timeout_s, value_texts.time_span)},
     ),
     JobOption(
         "liveness_failures",
         "Number of failed liveness checks in a row after which the job is unhealthy. Default: 3.",
         "health.failures",
-        **{**COUNT, "show": option_texts.other_than(HEALTH.failures, option_texts.any_value)},
+        **{**COUNT, "show": value_texts.other_than(HEALTH.failures, value_texts.any_value)},
     ),
     JobOption(
         "liveness_grace",
         "Time after the start in which failed liveness checks do not count. It ends earlier when a check "
         "has passed. Default: 60s.",
         "health.start_s",
-        **{**TIME, "show": option_texts.other_than(HEALTH.start_s, lambda seconds: [f"{seconds:g}s"])},
+        **{**TIME, "show": value_texts.other_than(HEALTH.start_s, lambda seconds: [f"{seconds:g}s"])},
     ),
     JobOption(
         "liveness_action",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cli.spec.options import option_texts
-from cli.spec.options.job_option import SUM, SWITCH, JobOption
+from cli.spec.submit_options import value_texts
+from cli.spec.submit_options.job_option import SUM, SWITCH, JobOption
 from wire import amounts
 from wire.job.mail import mail_types
 from wire.names import priority_name
@@ -67,7 +67,7 @@ ROWS: tuple[JobOption, ...] = (
         "mail_types",
         metavar="EVENTS",
         read=mail_types,
-        show=option_texts.commas,
+        show=value_texts.commas,
         title="mail",
     ),
     JobOption("hold", "Hold the job, so that it does not start before 'corral job release'.", **SWITCH),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cli.spec.options.job_option import DIR, NEGATED, SUM, SWITCH, JobOption, umask
+from cli.spec.submit_options.job_option import DIR, NEGATED, SUM, SWITCH, JobOption, umask
 
 ROWS: tuple[JobOption, ...] = (
     JobOption(
