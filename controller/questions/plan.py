@@ -59,7 +59,7 @@ def plan(engine_copy: EngineCopy, horizon_s: float) -> Iterator[Plan]:
     latest = _starts(engine_copy, until, predicted=False)
     yield draft.plan(latest, None, complete=likely is None)
     if likely is not None:
-        found = likely.result(engine_copy.deadline + engine_copy.spare_s / 2)
+        found = likely.result(engine_copy.deadline.later(engine_copy.spare_s / 2))
         yield draft.plan(latest, found, complete=found is not None)
 
 

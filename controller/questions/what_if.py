@@ -75,7 +75,7 @@ def what_if(
         engine = fork(engine, other.pipeline)
     reason = Fork(lambda: _why_not_at_once(engine_copy, engine, changes)) if question.submit else None
     after = ahead(engine, changes)
-    before = plain.result(engine_copy.deadline + engine_copy.spare_s / 2)
+    before = plain.result(engine_copy.deadline.later(engine_copy.spare_s / 2))
     # The forecast without the changes did not finish one scheduling cycle in time, so there is nothing to
     # compare.
     if before is None:
@@ -84,7 +84,7 @@ def what_if(
     answer = replace(answer, leaving=leaving)
     answer = replace(answer, as_of=engine_copy.seq, passed_over=other.passed_over if other else ())
     if reason is not None:
-        why, eased = reason.result(engine_copy.deadline + engine_copy.spare_s / 2) or (None, None)
+        why, eased = reason.result(engine_copy.deadline.later(engine_copy.spare_s / 2)) or (None, None)
         answer = replace(answer, why=why, easings=eased or (), complete=answer.complete and eased is not None)
     yield answer
 

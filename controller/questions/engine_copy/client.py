@@ -19,6 +19,7 @@ from controller.core.model.decision.decision import Refusal
 from controller.core.model.events.event import Event
 from controller.core.model.inputs import ApplyConfig, Input
 from controller.questions.engine_copy.copy_process import begin
+from controller.questions.engine_copy.deadline import busy_limit_s
 from controller.questions.engine_copy.engine_copy import QuestionRefused
 from controller.questions.engine_copy.messages import (
     LENGTH,
@@ -95,7 +96,8 @@ class EngineCopyLink:
         self, work: Callable[..., Iterator[T]], arguments: tuple[Any, ...], now: float, budget_s: float
     ) -> T | None:
         """Let the engine copy call `work` with its engine and `arguments` in a forked process. Return the
-        last answer that arrives in time (`budget_s` plus GRACE_S seconds), or None if no answer arrives.
+        last answer that arrives in time, or None if no answer arrives. The time limit `budget_s` becomes
+        longer on a busy machine (see Deadline).
         """
         self._number += 1
         number, latest = self._number, None
@@ -104,7 +106,7 @@ class EngineCopyLink:
             raise EngineCopyLost
         self.send(QuestionAsked(number, work, arguments, now, budget_s))
         try:
-            async with asyncio.timeout(budget_s + GRACE_S):
+            async with asyncio.timeout(busy_limit_s(budget_s) + GRACE_S):
                 while True:
                     match await inbox.get():
                         case QuestionAnswer(answer=answer):

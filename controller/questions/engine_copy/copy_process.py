@@ -22,7 +22,6 @@ import os
 import selectors
 import signal
 import socket
-import time
 import traceback
 from dataclasses import dataclass, field
 from typing import NoReturn
@@ -31,6 +30,7 @@ from controller.config import Config
 from controller.core.engine import Engine
 from controller.core.model.events.event import Event
 from controller.core.state.other_rows import clear_note_changes
+from controller.questions.engine_copy.deadline import Deadline
 from controller.questions.engine_copy.engine_copy import RESERVE, EngineCopy, QuestionRefused
 from controller.questions.engine_copy.forked_processes import (
     PIECE,
@@ -177,7 +177,7 @@ class EngineCopyProcess:
         `line`.
         """
         spare_s = question.budget_s * RESERVE
-        deadline = time.monotonic() + question.budget_s - spare_s
+        deadline = Deadline.after(question.budget_s - spare_s)
         try:
             os.setpgid(0, 0)
             rename("corral-question")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -10,6 +9,7 @@ from typing import TypeVar
 from controller.config import Config
 from controller.core.engine import Engine
 from controller.core.model.decision.decision import Refusal
+from controller.questions.engine_copy.deadline import Deadline
 from controller.questions.engine_copy.forked_processes import Fork
 
 T = TypeVar("T")
@@ -39,14 +39,13 @@ class EngineCopy:
     config: Config
     seq: int
     now: float
-    deadline: float
-    """The deadline in seconds of time.monotonic()."""
+    deadline: Deadline
     spare_s: float = 0.0
     """Seconds after the deadline in which the answer may still be built."""
 
     @property
     def in_time(self) -> bool:
-        return time.monotonic() < self.deadline
+        return self.deadline.left() > 0
 
     def on_copy(self, engine: Engine, work: Callable[[Engine], T]) -> T | None:
         """Call work(engine) in a forked process and return the result. `engine` itself does not change.

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import math
 import os
 import pickle
 import resource
 import select
 import signal
 import sys
-import time
 import traceback
 from collections.abc import Callable
 from typing import Generic, NoReturn, TypeVar
+
+from controller.questions.engine_copy.deadline import Deadline
 
 T = TypeVar("T")
 
@@ -115,19 +117,22 @@ class Fork(Generic[T]):
             _work(work, theirs)
         os.close(theirs)
 
-    def result(self, deadline: float) -> T | None:
-        """Wait for the result. Return None if the function failed or is not done at `deadline` (monotonic
-        clock)."""
+    def result(self, deadline: Deadline) -> T | None:
+        """Wait for the result. Return None if the function failed or is not done at the deadline."""
         received = bytearray()
         poll = select.poll()
         poll.register(self._line, select.POLLIN)
-        while poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
-            piece = os.read(self._line, PIECE)
-            if not piece:
+        while True:
+            left = deadline.left(self._pid)
+            # poll() takes whole milliseconds. Round up, because 0 ms would make this loop busy.
+            if poll.poll(math.ceil(left * 1000)):
+                piece = os.read(self._line, PIECE)
+                if not piece:
+                    break
+                received += piece
+            elif not left:
+                received.clear()
                 break
-            received += piece
-        else:
-            received.clear()
         self.end()
         result: T | None = pickle.loads(received) if received else None  # noqa: S301 - from a copy of this process
         return result

@@ -15,6 +15,7 @@ from controller.api.views.resources import job_view
 from controller.core.forecast.forecast import forecast, fork, with_run_times
 from controller.core.model.inputs import Submit
 from controller.questions.engine_copy import copy_process as engine_copy_process
+from controller.questions.engine_copy.deadline import Deadline
 from controller.questions.engine_copy.engine_copy import EngineCopy
 from controller.questions.engine_copy.forked_processes import Fork
 from controller.questions.engine_copy.messages import (
@@ -102,7 +103,7 @@ def test_engine_copy_state_equals_engine_state(followed: Followed) -> None:
         for _ in range(15):
             followed.land()
         cluster = followed.cluster
-        scene = EngineCopy(cluster.engine, cluster.config, 0, cluster.now, time.monotonic() + LONG_S)
+        scene = EngineCopy(cluster.engine, cluster.config, 0, cluster.now, Deadline.after(LONG_S))
         assert followed.ask(whole_story) == next(whole_story(scene))
 
 
@@ -155,12 +156,13 @@ def test_fork_changes_nothing_in_the_parent_and_stops_at_the_time_limit() -> Non
         values.append(2)
         return len(values)
 
-    assert Fork(change).result(time.monotonic() + LONG_S) == 2
+    assert Fork(change).result(Deadline.after(LONG_S)) == 2
     assert values == [1]
     endless = Fork(lambda: time.sleep(LONG_S))
-    assert endless.result(time.monotonic() + 0.05) is None
+    now = time.monotonic()
+    assert endless.result(Deadline(now, now + 0.05, LONG_S)) is None
 
 
 def test_fork_that_fails_returns_none(capfd: pytest.CaptureFixture[str]) -> None:
-    assert Fork(lambda: 1 // 0).result(time.monotonic() + LONG_S) is None
+    assert Fork(lambda: 1 // 0).result(Deadline.after(LONG_S)) is None
     assert "ZeroDivisionError" in capfd.readouterr().err

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from controller.core.engine import Engine
 from controller.core.model.job import NEVER
+from controller.questions.engine_copy.deadline import Deadline
 from controller.questions.engine_copy.engine_copy import EngineCopy
 from controller.questions.plan import MOST_POINTS, _free_gpus, plan
 from tests.controller.questions.clusters import NODES, POLICIES, Cluster
@@ -18,7 +17,7 @@ DAY_S = 86_400.0
 
 
 def last_plan(cluster: Cluster, horizon_s: float = DAY_S) -> Plan:
-    copy = EngineCopy(cluster.engine, cluster.config, 7, cluster.now, time.monotonic() + 60.0)
+    copy = EngineCopy(cluster.engine, cluster.config, 7, cluster.now, Deadline.after(60.0))
     *_, found = plan(copy, horizon_s)
     return found
 
