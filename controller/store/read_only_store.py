@@ -11,10 +11,10 @@ from sqlalchemy.exc import DBAPIError
 
 from controller.store import records, tables
 from controller.store.backends.backend import Backend
+from controller.store.backends.backend_of_url import backend_of
 from controller.store.chain import Head
 from controller.store.errors import StoreFailure, StoreRefused
 from controller.store.maintenance.verify import Progress, VerifyReport, verify
-from controller.store.store import backend_of
 
 
 class StoreReader:

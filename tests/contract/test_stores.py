@@ -257,7 +257,7 @@ def test_missing_entry_is_detected(url: str, store: Store) -> None:
 def test_change_in_old_journal_does_not_stop_a_start_but_is_detected(
     url: str, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controller.store.store.TAIL", 5)
+    monkeypatch.setattr("controller.store.journal_tail.TAIL", 5)
     store.commit(batch(*(entry(seq) for seq in range(1, 21))))
     by_hand(url, "UPDATE journal SET body = 'x' WHERE seq = 4")
     store.close()

@@ -7,10 +7,10 @@ from __future__ import annotations
 from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
 
+from controller.store.backends.backend_of_url import backend_of
 from controller.store.backends.postgres import PostgresServer
 from controller.store.errors import StoreFailure, StoreRefused
 from controller.store.leader import rows
-from controller.store.store import backend_of
 from controller.store.tables import journal
 
 

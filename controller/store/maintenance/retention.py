@@ -29,6 +29,10 @@ from controller.store.backends.backend import Backend
 from controller.store.chain import Head
 from controller.store.usage import ADDED, DAY_S, GREATEST
 
+SEALED = "JournalSealed"
+"""The kind of the journal entry that announces the deletion of older entries. The table `meta` has a row with
+the same name, which holds the number of the last entry to delete.
+"""
 BASE, NEXT_JOB = "base", "next_job"
 """Names of two rows in the table `meta`. They hold the number and hash of the last deleted journal entry (the
 base), and the lowest job id above the ids of all deleted jobs and arrays.
@@ -63,6 +67,28 @@ def old_jobs(connection: Connection, before: float, most: int, at_once: int) -> 
     excess = max(0, (over or 0) - most)
     found = connection.execute(query).all()
     return [number for place, (number, ended_at) in enumerate(found) if ended_at < before or place < excess]
+
+
+def old_entries(connection: Connection, before: float, most: int, least: int) -> int:
+    """Return the number of the newest journal entry to delete: see Store.old_entries()."""
+    journal = tables.journal.c
+    last, first = connection.execute(select(func.max(journal.seq), func.min(journal.seq))).one()
+    if last is None:
+        return 0
+    # Find the newest entry that is older than `before` by binary search, because entries are in the order of
+    # their times.
+    low, high = first - 1, last
+    while low < high:
+        middle = (low + high + 1) // 2
+        at = connection.scalar(select(journal.at).where(journal.seq == middle))
+        low, high = (middle, high) if at is not None and at < before else (low, middle - 1)
+    return int(min(max(low, last - most), last - least))
+
+
+def sealed(connection: Connection) -> int:
+    """Return the number of the last journal entry whose deletion is announced; 0 if none is announced."""
+    found = connection.scalar(select(tables.meta.c.value).where(tables.meta.c.name == SEALED))
+    return int(found or 0)
 
 
 def delete_jobs(place: Backend, connection: Connection, ids: Collection[int]) -> None:

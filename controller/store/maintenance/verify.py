@@ -35,7 +35,6 @@ Progress = Callable[[str, int], None]
 AT_ONCE = 1_000
 STEP = 50_000
 MOST_PROBLEMS = 100
-SEALED = "JournalSealed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +104,7 @@ class Verification:
             for entry, digest in self._each(
                 records.ENTRIES.order_by(tables.journal.c.seq), records.read_entry, "journal"
             ):
-                if entry.kind == SEALED:
+                if entry.kind == retention.SEALED:
                     body = json.loads(entry.body)
                     sealed.append((body["through"], body["digest"]))
                 yield entry, digest
