@@ -311,14 +311,13 @@ class AgentReports:
             self._context.idle_gpus.on_node_away(node, now)
 
     def on_node_silent(self, given: inputs.NodeSilent, now: float) -> None:
-        """Handle a node that has sent no message for `given.for_s` seconds. Record the node as DOWN after
-        `down_after_s` seconds. Record a job on the node as lost if its lease is over, because the job's
-        supervisor ends the processes at the end of the lease.
+        """Handle a node that has sent no message for `given.for_s` seconds. Record the node as DOWN, and its
+        jobs as lost, when `lifecycle/node_loss.py` says so.
         """
         node, losses = self._state.nodes.get(given.node), self._context.pipeline.losses
-        if node is None or node.up:
+        if node is None:
             return
-        if not node.down and given.for_s >= losses.down_after_s:
+        if node_loss.goes_down(node, losses, given.for_s):
             self._record(NodeWentDown(given.node, now))
         for job in list(node_loss.lost_jobs(self._state, node, losses, given.for_s)):
             self._lose_member(job, given.node, f"{given.node} is silent, and the lease is over", now)

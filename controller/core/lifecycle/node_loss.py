@@ -1,4 +1,4 @@
-"""Decides when a job on a silent node (one without messages to the controller) counts as lost.
+"""Decides when a silent node (one without messages to the controller) is DOWN, and when its jobs are lost.
 
 A job counts as lost when its supervisor (the process on the host that started the job) has certainly ended
 the job. Each message from the controller renews the lease of the job on its host. So the lease ends at most
@@ -46,10 +46,19 @@ def with_loss_policy(losses: NodeLossPolicy, spec: JobSpec) -> JobSpec:
     return replace(spec, on_node_lost=policy, lease_s=lease_s)
 
 
+def goes_down(node: Node, losses: NodeLossPolicy, silent_s: float) -> bool:
+    """Return whether a node that has been silent for `silent_s` seconds must be recorded as DOWN. Return
+    False if the node is connected or already DOWN.
+    """
+    return not node.up and not node.down and silent_s >= losses.down_after_s
+
+
 def lost_jobs(state: State, node: Node, losses: NodeLossPolicy, silent_s: float) -> Iterator[Job]:
-    """Yield the jobs on a node that count as lost when the node has been silent for `silent_s` seconds."""
-    if not node.facts.leases:
-        return  # because nothing on the node ends the jobs, so they may still run
+    """Yield the jobs on a node that count as lost when the node has been silent for `silent_s` seconds. Yield
+    no job of a connected node.
+    """
+    if node.up or not node.facts.leases:
+        return  # because without leases nothing on the node ends the jobs, so they may still run
     for number in sorted(node.held):
         job = state.jobs[number]
         lost_after = lost_after_s(job, losses)
@@ -78,11 +87,7 @@ def is_overdue(state: State, node: Node, losses: NodeLossPolicy, silent_s: float
     """Return whether a node that has been silent for `silent_s` seconds counts as DOWN, or whether a job on
     the node counts as lost.
     """
-    if node.up:
-        return False
-    if not node.down and silent_s >= losses.down_after_s:
-        return True
-    return next(lost_jobs(state, node, losses, silent_s), None) is not None
+    return goes_down(node, losses, silent_s) or any(lost_jobs(state, node, losses, silent_s))
 
 
 def silent_node_text(job: Job, node: Node) -> str:
