@@ -20,11 +20,11 @@ from controller.core.model.inputs import Input
 from controller.core.model.job import Job
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.state.job_and_node_rows import job_row, node_row, restore_state
-from controller.core.state.other_rows import all_notes
+from controller.core.state.note_rows import all_notes
 from controller.core.state.state import State
 from controller.plugins.backfill.kinds import Aggressive, Conservative, Easy, EasySjbf, Greedy, NoBackfill
-from controller.plugins.filters.company import JobAffinityFilter as CompanyFilter
 from controller.plugins.filters.image import ImageFilter
+from controller.plugins.filters.job_affinity import JobAffinityFilter as CompanyFilter
 from controller.plugins.filters.labels_and_taints import AffinityFilter as AffinityFilter
 from controller.plugins.filters.labels_and_taints import SelectorFilter
 from controller.plugins.filters.labels_and_taints import TaintFilter as TaintsFilter

@@ -11,14 +11,14 @@ from typing import Any
 
 from controller.core.backfill.cycle_events import CycleEvent
 from controller.core.backfill.profiles.profile_cycles import ProfileCycles
-from controller.core.commands.agent_reports import AgentReports
-from controller.core.commands.context import Context
-from controller.core.commands.job_edits import changed_fields
-from controller.core.commands.operator_commands import OperatorCommands
-from controller.core.commands.reservation_commands import ReservationCommands
-from controller.core.commands.user_commands import UserCommands
-from controller.core.commands.workload_commands import WorkloadCommands
 from controller.core.explain.why_pending import explain
+from controller.core.input_handlers.agent_reports import AgentReports
+from controller.core.input_handlers.context import Context
+from controller.core.input_handlers.job_edits import changed_fields
+from controller.core.input_handlers.operator_commands import OperatorCommands
+from controller.core.input_handlers.reservation_commands import ReservationCommands
+from controller.core.input_handlers.user_commands import UserCommands
+from controller.core.input_handlers.workload_commands import WorkloadCommands
 from controller.core.lifecycle.due_jobs import DueJobs
 from controller.core.lifecycle.failure_classes import rule_of
 from controller.core.lifecycle.gang_barrier import start_facts

@@ -29,7 +29,7 @@ from controller.core.model.job import NEVER
 from controller.core.model.rows import Batch, JournalEntry, UsageRow
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.rebalance.rebalancer import AUTO
-from controller.core.state.other_rows import clear_note_changes
+from controller.core.state.note_rows import clear_note_changes
 from controller.core.state.state import State
 from controller.core.state.usage_records import usage_rows
 from controller.daemon.agent_links import AgentLinks

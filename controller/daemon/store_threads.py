@@ -11,7 +11,7 @@ from controller.core.model.events.event import Event, JobEvent, NodeEvent
 from controller.core.model.events.kinds import body_of, kind_of
 from controller.core.model.rows import Batch, JournalEntry, NoteRow
 from controller.core.state.job_and_node_rows import changed_rows
-from controller.core.state.other_rows import changed_notes, clear_note_changes
+from controller.core.state.note_rows import changed_notes, clear_note_changes
 from controller.core.state.state import State
 from controller.store.store import Store
 

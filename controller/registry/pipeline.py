@@ -29,13 +29,13 @@ from controller.core.cluster.gpus.gpu_health import (
     HealthAction,
     ReadingLimits,
 )
-from controller.core.commands.admission import DEFAULT_QUEUE
 from controller.core.estimates.runtime_prediction import PredictionConfig
 from controller.core.fairshare.usage import FairshareConfig
 from controller.core.framework.circuit_breaker import CircuitBreaker
 from controller.core.framework.interfaces import DeadlinePolicy, PreemptionGuards, WeightedScorer
 from controller.core.framework.order_chain import chain_orders
 from controller.core.framework.profiles import DEFAULT_PROFILE, Profile
+from controller.core.input_handlers.admission import DEFAULT_QUEUE
 from controller.core.lifecycle.failure_classes import FailureRule
 from controller.core.lifecycle.node_loss import NodeLossPolicy
 from controller.core.model import inputs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from controller.core.engine import Engine
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.state.job_and_node_rows import job_row, node_row, restore_state
-from controller.core.state.other_rows import all_notes
+from controller.core.state.note_rows import all_notes
 from controller.core.state.state import State
 
 

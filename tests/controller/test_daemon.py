@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from controller.core.backfill.cycle import Cycle
-from controller.core.commands.agent_reports import AgentReports
-from controller.core.commands.user_commands import UserCommands
+from controller.core.input_handlers.agent_reports import AgentReports
+from controller.core.input_handlers.user_commands import UserCommands
 from controller.core.invariants import find_violations
 from controller.core.model import inputs
 from controller.daemon.daemon import CLOCK_CHECK_S

@@ -11,7 +11,7 @@ from controller.core.model.events.kinds import event_of
 from controller.core.model.rows import JobRow, JournalEntry, NodeRow, NoteRow
 from controller.core.state.apply import apply
 from controller.core.state.job_and_node_rows import job_row, node_row
-from controller.core.state.other_rows import all_notes
+from controller.core.state.note_rows import all_notes
 from controller.core.state.state import State
 from controller.store.errors import StoreFailure
 from controller.store.store import Store

@@ -13,7 +13,7 @@ import pytest
 from controller.core.model import inputs
 from controller.core.model.rows import Batch
 from controller.core.state.job_and_node_rows import changed_rows
-from controller.core.state.other_rows import changed_notes
+from controller.core.state.note_rows import changed_notes
 from controller.daemon.store_threads import entry_of
 from controller.store.store import Store
 from tests.controller.store.scratch import scratch

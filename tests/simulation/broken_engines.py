@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from controller.core.commands.agent_reports import AgentReports
 from controller.core.engine import Engine
+from controller.core.input_handlers.agent_reports import AgentReports
 from controller.core.lifecycle.gang_barrier import node_addresses
 from controller.core.lifecycle.stop import Stopper
 from controller.core.model import inputs

@@ -23,7 +23,7 @@ from controller.core.pipeline.pipeline import Pipeline
 from controller.core.preemption.scavengers import scavengers_yield
 from controller.core.state.apply import apply
 from controller.core.state.job_and_node_rows import changed_rows, restore_state
-from controller.core.state.other_rows import changed_notes, clear_note_changes
+from controller.core.state.note_rows import changed_notes, clear_note_changes
 from controller.core.state.state import State
 from tests.simulation.oracle import GuaranteeBroken
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from controller.core.commands.job_edits import changed_fields
 from controller.core.engine import Engine
 from controller.core.explain.blockers import licence_holders
 from controller.core.forecast.forecast import OnCopy, on_fork
 from controller.core.forecast.longest_time_limit import time_limits_that_fit
 from controller.core.forecast.relaxations import Relaxation, RelaxationScale, relaxations, without_constraints
 from controller.core.forecast.trial import StartTrial
+from controller.core.input_handlers.job_edits import changed_fields
 from controller.core.model.inputs import Edit, GpuChecked, Input, Preempt, Release, Resume, ResumeGpu
 from controller.core.model.job import Job
 from controller.core.model.request import without_relaxed

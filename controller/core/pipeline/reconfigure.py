@@ -11,7 +11,7 @@ from controller.core.estimates.runtime_prediction import RuntimePredictor
 from controller.core.model.job import Job
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.state.job_and_node_rows import insert_jobs
-from controller.core.state.other_rows import all_notes, load_notes
+from controller.core.state.note_rows import all_notes, load_notes
 from controller.core.state.state import State
 
 

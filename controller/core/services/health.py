@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.core.commands.context import Context
+from controller.core.input_handlers.context import Context
 from controller.core.model import inputs
 from controller.core.model.events.attempts import HealthChanged
 from wire.job.health import HealthAction

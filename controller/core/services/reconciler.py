@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from controller.core.commands.context import Context
-from controller.core.commands.user_commands import UserCommands
-from controller.core.lifecycle.kept_room import keep_for_successor
+from controller.core.input_handlers.context import Context
+from controller.core.input_handlers.user_commands import UserCommands
+from controller.core.lifecycle.replica_room import keep_for_successor
 from controller.core.model import inputs
 from controller.core.model.decision.decision import Accepted, Refusal, Reply
 from controller.core.model.events.attempts import JobEnded
@@ -59,7 +59,7 @@ class ServiceReconciler:
     """Keeps the wanted number of replicas of each service running, with the settings of scheduler.toml.
 
     A replica is an ordinary job. After a failure, the restart policy in its spec restarts the replica, and
-    its resources are kept for the restart (lifecycle/kept_room.py). So the algorithm below only queues and
+    its resources are kept for the restart (lifecycle/replica_room.py). So the algorithm below only queues and
     ends whole jobs.
 
     Algorithm of a round, for one service

@@ -34,7 +34,7 @@ from controller.core.model.start_estimates import StartEstimate
 from controller.core.model.time_limits import ShortLimit
 from controller.core.model.wait_state import NEVER_WAITED, Wait
 from controller.core.state.changes.nominations import departing_jobs
-from controller.core.state.other_rows import load_notes
+from controller.core.state.note_rows import load_notes
 from controller.core.state.state import State
 from wire.agent.reports import Checkpoint, NodeFacts
 from wire.cluster.hosts import HostSpec

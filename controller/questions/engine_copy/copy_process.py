@@ -29,7 +29,7 @@ from typing import NoReturn
 from controller.config import Config
 from controller.core.engine import Engine
 from controller.core.model.events.event import Event
-from controller.core.state.other_rows import clear_note_changes
+from controller.core.state.note_rows import clear_note_changes
 from controller.questions.engine_copy.deadline import Deadline
 from controller.questions.engine_copy.engine_copy import RESERVE, EngineCopy, QuestionRefused
 from controller.questions.engine_copy.forked_processes import (

@@ -10,9 +10,9 @@ from typing import Any
 
 from controller.config import Config
 from controller.core.cluster.gpus.gpu_counts import GpuCounts
-from controller.core.commands.admission import DEFAULT_QUEUE
 from controller.core.framework.interfaces import SchedulingPolicy
 from controller.core.framework.order_chain import DynamicOrderChain, StaticOrderChain
+from controller.core.input_handlers.admission import DEFAULT_QUEUE
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.queue.order import Order
 from controller.core.quota.projects import UnknownProjects

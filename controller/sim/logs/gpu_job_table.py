@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from controller.core.commands.resource_sizes import FIXED_SIZES
+from controller.core.input_handlers.resource_sizes import FIXED_SIZES
 from controller.sim.cluster import memory_mib
 from controller.sim.logs.log_file import LogFile, LogFormat, LogRefused
 from controller.sim.trace_job import TraceJob

@@ -13,8 +13,8 @@ from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 from controller.core.cluster.node import JUST_STARTED
-from controller.core.commands.user_commands import BY_CONTROLLER
-from controller.core.lifecycle.kept_room import KEPT_ROOM
+from controller.core.input_handlers.user_commands import BY_CONTROLLER
+from controller.core.lifecycle.replica_room import KEPT_ROOM
 from controller.core.model import inputs
 from controller.core.model.events.attempts import (
     AttemptExited,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from controller.config import Config, digest, policy_text
-from controller.core.commands.job_orders import active_jobs, maker_of
+from controller.core.input_handlers.job_orders import active_jobs, maker_of
 from controller.core.model import inputs
 from controller.core.model.decision.decision import Refusal
 from controller.core.model.inputs import Input, NodeCommand

@@ -38,7 +38,7 @@ from controller.core.quota.timetable import HoursTable, Timetable
 from controller.core.quota.week_hours import WeekHours, windows_of
 from controller.core.state.apply import apply
 from controller.core.state.job_and_node_rows import job_row, node_row, restore_state
-from controller.core.state.other_rows import all_notes
+from controller.core.state.note_rows import all_notes
 from controller.core.state.state import State
 from controller.plugins.backfill.kinds import Conservative
 from controller.plugins.orders.aging import AgingOrder

@@ -17,7 +17,7 @@ from controller.api.views.job_groups import folded
 from controller.api.views.job_stats import job_stats
 from controller.api.views.queue_places import queue_places
 from controller.api.views.resources import job_view, moved_view, public_spec
-from controller.core.commands.job_edits import apply_changes
+from controller.core.input_handlers.job_edits import apply_changes
 from controller.core.model import inputs
 from controller.core.model.decision.decision import Refusal
 from controller.core.model.inputs import Input

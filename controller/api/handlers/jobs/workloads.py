@@ -10,7 +10,7 @@ from controller.api.server.access import CANCEL, RETRY, Need, Owner, refusal
 from controller.api.server.errors import Rejected, rejected
 from controller.api.server.request import Call
 from controller.api.views.workloads import workload_view
-from controller.core.commands.workload_commands import no_such_workload
+from controller.core.input_handlers.workload_commands import no_such_workload
 from controller.core.model import inputs
 from controller.core.model.decision.decision import Refusal
 from controller.core.model.inputs import Input

@@ -8,7 +8,7 @@ from controller.api.server.errors import Rejected, rejected
 from controller.api.server.request import Call
 from controller.api.views.resources import node_view, timed_drain_view
 from controller.core.cluster.node import Node, TimedDrain
-from controller.core.commands.operator_commands import past_drain
+from controller.core.input_handlers.operator_commands import past_drain
 from controller.core.model import inputs
 from controller.daemon import Daemon
 from wire.api.nodes import GpuList, NodeAction, NodeDrain, NodeList, NodeMarks, NodeView, TimedDrainView

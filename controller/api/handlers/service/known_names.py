@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from controller.api.server.errors import Rejected, rejected
 from controller.api.server.request import Call
 from controller.config import Config, nearest
-from controller.core.commands.admission import DEFAULT_QUEUE
+from controller.core.input_handlers.admission import DEFAULT_QUEUE
 from controller.core.model.decision.decision import no_such_node
 from controller.core.quota.projects import DEFAULT_PROJECT
 from controller.core.state.state import State

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from controller.api.views.event_sentences import SENTENCES, jobs_of, labelled, sentence
-from controller.core.lifecycle.kept_room import KEPT_ROOM, SUCCESSOR
+from controller.core.lifecycle.replica_room import KEPT_ROOM, SUCCESSOR
 from controller.core.model.allocation import Allocation
 from controller.core.model.events.attempts import (
     BATCH_ENDED,

@@ -20,7 +20,7 @@ from controller.core.model import inputs
 from controller.core.model.events.attempts import PredictionOutlived
 from controller.core.model.job import NEVER
 from controller.core.model.rows import NoteRow
-from controller.core.state.other_rows import load_notes
+from controller.core.state.note_rows import load_notes
 from controller.core.state.state import State
 from controller.plugins.backfill.kinds import Conservative, Easy, EasySjbf
 from tests.engine_harness import PIPELINE, EngineHarness, spec

@@ -13,7 +13,7 @@ from controller.core.model import inputs
 from controller.core.model.events.tenants import OffQueueProcessEnded, OffQueueProcessStarted
 from controller.core.model.inputs import OffQueueProcessGone, OffQueueProcessSeen
 from controller.core.model.rows import NoteRow
-from controller.core.state.other_rows import changed_notes, load_notes
+from controller.core.state.note_rows import changed_notes, load_notes
 from controller.core.state.state import State
 from tests.engine_harness import PIPELINE, EngineHarness
 from wire.agent.reports import GpuProcess

@@ -18,8 +18,8 @@ from controller.core.forecast.forecast import forecast, fork
 from controller.core.framework.interfaces import Backfill, PreemptionGuards
 from controller.core.model import inputs
 from controller.core.model.decision.decision import Accepted
+from controller.core.state.note_rows import all_notes, changed_notes, load_notes
 from controller.core.state.notes.tenants import USAGE
-from controller.core.state.other_rows import all_notes, changed_notes, load_notes
 from controller.core.state.state import State
 from controller.plugins.backfill.kinds import Conservative, Easy
 from controller.plugins.preemption.by_priority import PriorityStrategy

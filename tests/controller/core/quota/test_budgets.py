@@ -15,7 +15,7 @@ from controller.core.quota.budget_rules import Budget, BudgetAction, BudgetRules
 from controller.core.quota.budgets import BudgetStanding
 from controller.core.quota.quota_config import QuotaConfig
 from controller.core.state.job_and_node_rows import job_row, node_row, restore_state
-from controller.core.state.other_rows import all_notes
+from controller.core.state.note_rows import all_notes
 from controller.core.state.state import State
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.job.gangs import Gang

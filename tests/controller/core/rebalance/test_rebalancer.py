@@ -22,7 +22,7 @@ from controller.core.model.events.nominations import (
 from controller.core.quota.quota_config import NO_QUOTAS, QuotaConfig
 from controller.core.rebalance.proposals import DEFRAGMENT, DRAIN, LOAD, Proposal, RebalanceRules
 from controller.core.state.job_and_node_rows import job_row
-from controller.core.state.other_rows import all_notes
+from controller.core.state.note_rows import all_notes
 from controller.plugins.backfill.kinds import Greedy
 from controller.plugins.pickers.share_pickers import SpreadPicker as Roomiest
 from controller.plugins.scorers.resource_use import SpreadScorer

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from controller.config import Config
-from controller.core.commands.resource_sizes import FIXED_SIZES
+from controller.core.input_handlers.resource_sizes import FIXED_SIZES
 from controller.sim.cluster import pool_of
 from controller.sim.logs.gpu_job_table import COLUMNS
 from controller.sim.logs.job_log import JobLog, read_log

@@ -10,7 +10,7 @@ from controller.core.model import inputs
 from controller.core.model.events.attempts import MembersExited, MembersStarted
 from controller.core.model.inputs import AgentReported, Input, MembersReported
 from controller.core.state.job_and_node_rows import job_row, node_row
-from controller.core.state.other_rows import all_notes
+from controller.core.state.note_rows import all_notes
 from tests.engine_harness import EngineHarness, spec
 from wire.agent.orders import Settle, Stop
 from wire.agent.reports import AttemptStatus, Checkpoint, GpuUse, Usage

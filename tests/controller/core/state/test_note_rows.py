@@ -9,7 +9,7 @@ from controller.core.model import inputs
 from controller.core.quota.budget_rules import Budget, BudgetRules
 from controller.core.quota.timetable import HoursTable, Timetable
 from controller.core.quota.week_hours import WeekHours, windows_of
-from controller.core.state.other_rows import (
+from controller.core.state.note_rows import (
     NOTE_KINDS,
     all_notes,
     changed_notes,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from controller.core.cluster.node import Node
-from controller.core.commands.context import Context
+from controller.core.input_handlers.context import Context
 from controller.core.model import inputs
 from controller.core.model.decision.decision import DONE, Refusal, Reply
 from controller.core.model.events.reservations import (

@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from controller.core.cluster.node import JUST_STARTED
-from controller.core.commands.context import Context
 from controller.core.fairshare.offqueue_usage import offqueue_rate
+from controller.core.input_handlers.context import Context
 from controller.core.lifecycle import attempt_reports, gang_barrier, move_rollback, node_loss
 from controller.core.lifecycle.gang_barrier import start_facts
-from controller.core.lifecycle.kept_room import keep_for_restart
 from controller.core.lifecycle.limit_warnings import advice_after_limit
+from controller.core.lifecycle.replica_room import keep_for_restart
 from controller.core.lifecycle.requeue_policy import after_attempt, was_healthy
 from controller.core.model import inputs
 from controller.core.model.decision.decision import Refusal, Reply, no_such_node

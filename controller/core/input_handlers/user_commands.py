@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from controller.core.cluster.licences import never_available
-from controller.core.commands.admission import (
+from controller.core.explain.never_fits import never_fits
+from controller.core.framework import profiles
+from controller.core.input_handlers.admission import (
     NO_OTHER_JOBS,
     apply_queue_rule,
     hours_refusal,
@@ -14,11 +16,9 @@ from controller.core.commands.admission import (
     quota_refusal,
     unknown_reservation,
 )
-from controller.core.commands.context import Context
-from controller.core.commands.job_edits import apply_changes, changed_fields, labels_of_queue
-from controller.core.commands.resource_sizes import DefaultSizes, has_provisional_size
-from controller.core.explain.never_fits import never_fits
-from controller.core.framework import profiles
+from controller.core.input_handlers.context import Context
+from controller.core.input_handlers.job_edits import apply_changes, changed_fields, labels_of_queue
+from controller.core.input_handlers.resource_sizes import DefaultSizes, has_provisional_size
 from controller.core.lifecycle import node_loss
 from controller.core.lifecycle.waiting import gates
 from controller.core.lifecycle.waiting.gates import AdmittedSpec

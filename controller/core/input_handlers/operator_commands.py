@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from controller.core.cluster.labels_and_taints import override_problem
-from controller.core.commands.admission import tenant_problem
-from controller.core.commands.context import Context
 from controller.core.fairshare.usage import share_problem
 from controller.core.framework.unfiltered_constraints import (
     UNFILTERED_HINT,
     unfiltered_message,
     unfiltered_taint,
 )
+from controller.core.input_handlers.admission import tenant_problem
+from controller.core.input_handlers.context import Context
 from controller.core.lifecycle.stop import jobs_to_evict
 from controller.core.model import inputs
 from controller.core.model.decision.decision import DONE, Refusal, Reply

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from controller.core.model import inputs
 from controller.core.model.events.nodes import HostKeyPinned
-from controller.core.state.other_rows import changed_notes, load_notes
+from controller.core.state.note_rows import changed_notes, load_notes
 from controller.core.state.state import State
 from tests.engine_harness import PIPELINE, EngineHarness
 

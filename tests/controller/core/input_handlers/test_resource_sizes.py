@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from controller.core.commands.resource_sizes import PROVISIONAL
 from controller.core.framework.profiles import Profile
+from controller.core.input_handlers.resource_sizes import PROVISIONAL
 from controller.core.model import inputs
 from controller.core.model.request import JobDefaults
 from controller.core.quota.queue_rules import QueueRule

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from controller.core.commands.context import Context
-from controller.core.commands.user_commands import UserCommands, key_refusal
-from controller.core.commands.workload_retry import jobs_to_retry, renewed
+from controller.core.input_handlers.context import Context
+from controller.core.input_handlers.user_commands import UserCommands, key_refusal
+from controller.core.input_handlers.workload_retry import jobs_to_retry, renewed
 from controller.core.lifecycle.waiting.gates import AdmittedSpec
 from controller.core.model import inputs
 from controller.core.model.decision.decision import Accepted, Refusal, Reply
