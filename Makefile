@@ -5,14 +5,14 @@ PYTHON ?= $(shell for each in python3.13 python3.12 python3.11 python3; do \
 VENV := .venv
 BIN := $(VENV)/bin
 BUILD := .venv-build
-# Two test processes for each core, because many tests wait. tests/conftest.py makes the groups.
-PARALLEL := -n $(shell echo $$((2 * $$(nproc)))) --dist loadscope --no-loadscope-reorder
+# More than two test processes for each core, because many tests wait. tests/conftest.py makes the groups.
+PARALLEL := -n $(shell echo $$((1 + 2 * $$(nproc)))) --dist loadscope --no-loadscope-reorder
 QUICK := tests/wire tests/controller/core tests/agent/attempts/test_attempt_states.py tests/cli/spec tests/cli/output
 # Many containers set this variable. Four test processes would then compile every test at each start.
 export PYTHONDONTWRITEBYTECODE =
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test quick check format lint types imports bench pictures faults binary deb zipapp pins clean
+.PHONY: help demo test engines quick check format lint types imports bench pictures faults binary deb zipapp pins clean
 
 help: ## list these commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -34,6 +34,9 @@ demo: $(VENV)/run ## a cluster of four simulated 8-GPU hosts, forty jobs, and th
 
 test: $(VENV)/dev ## all tests, on all cores; ARGS="-n 0 -x" runs them in one process
 	$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
+
+engines: $(VENV)/dev ## long runs of the execution engines with the real systems that are installed here
+	$(BIN)/python -m pytest -m engines $(ARGS)
 
 quick: $(VENV)/dev ## tests that need under a minute: protocol, scheduling engine, attempts, command line
 	$(BIN)/python -m pytest $(PARALLEL) $(QUICK) $(ARGS)

@@ -21,6 +21,7 @@ def test_answers_are_those_of_slurm() -> None:
     assert set(different) == set(EXPECTED)
 
 
+@pytest.mark.engines
 @pytest.mark.skipif(bool(NOT_HERE), reason=NOT_HERE)
 def test_jobs_live_as_in_slurm() -> None:
     """Each call that submits, changes or ends a job has the answer of Slurm, or is listed as different."""
