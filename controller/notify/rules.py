@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from controller.config import Config
 from controller.config.tables.notify import ADDRESS, TOPIC, NotifyRuleSection, SinkSection
-from controller.core.quota.week_hours import WeekHours, windows_of
+from controller.core.quota.hours.week_hours import WeekHours, windows_of
 from controller.notify.messages import Notice
 from wire.notify import JOB_WORDS, NotifySettings
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from controller.config import Config, ConfigProblem, ConfigRefused, Key, problem_at
 from controller.core.pipeline.pipeline import Pipeline
-from controller.core.quota.timetable import HoursTable, Timetable
+from controller.core.quota.hours.timetable import HoursTable, Timetable
 from controller.core.quota.usage_counters import TenantKey
 from controller.registry.plugin_classes import make_plugin
 from controller.registry.queues import week_hours_of

@@ -11,8 +11,8 @@ from controller.config import Config, ConfigProblem, Key, QueueSection, nearest,
 from controller.core.input_handlers.admission import DEFAULT_QUEUE
 from controller.core.lifecycle.idle_gpus import IdleAction, IdlePolicy
 from controller.core.pipeline.pipeline import Pipeline
+from controller.core.quota.hours.week_hours import WeekHours, windows_of
 from controller.core.quota.queue_rules import EXEMPT_FAIR_SHARE, EXEMPT_QUOTA, QueueRule
-from controller.core.quota.week_hours import WeekHours, windows_of
 from controller.plugins.preemption.reclaim_strategies import FairShareStrategy
 from controller.registry.checks.policy_summary import policies, uses_shares
 from wire.cluster.quota import ANY_NAME

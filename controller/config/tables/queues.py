@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from controller.config.tables.fields import Name, SizesSection
 from controller.config.tables.limits import Priority, Seconds
-from controller.core.quota.week_hours import windows_of
+from controller.core.quota.hours.week_hours import windows_of
 
 Gpus = Annotated[float, Field(ge=0, le=100_000)]
 

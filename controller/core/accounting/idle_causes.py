@@ -57,6 +57,7 @@ from controller.core.model.request import PerNodeRequest
 from controller.core.placement.placer import Placer, Shape
 from controller.core.queue.queue import Lane
 from controller.core.quota.usage_counters import QUEUED
+from controller.core.state.barred_nodes import barred_nodes
 from controller.core.state.state import State
 from wire.names import WHOLE_GPU, Reason
 
@@ -211,7 +212,7 @@ class IdleSampler:
         # Check first whether the job comes next, because this check takes less time than a search for nodes.
         if not starts_next_pass(cycle, job, now, placer):
             return None
-        if placer.find(job.ask, state.barred_nodes(job, now)) is None:
+        if placer.find(job.ask, barred_nodes(state, job, now)) is None:
             return None
         if deadline_blocker(state, placer, job, now):
             return None
@@ -222,7 +223,7 @@ class IdleSampler:
         checked in the order in which `corral explain` names them.
         """
         state, cycle = engine.state, engine.profile_cycles.of(job)
-        placer, barred = self._placer(cycle), state.barred_nodes(job, now)
+        placer, barred = self._placer(cycle), barred_nodes(state, job, now)
         limit = _limit_on(cycle, job, now)
         if limit is not None:
             return limit

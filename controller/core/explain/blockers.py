@@ -21,8 +21,9 @@ from controller.core.lifecycle.gang_barrier import accepts_fewer_from
 from controller.core.model.job import NEVER, Job
 from controller.core.model.request import PerNodeRequest
 from controller.core.placement.placer import Placer
-from controller.core.quota.week_hours import HoursClosed
+from controller.core.quota.hours.week_hours import HoursClosed
 from controller.core.reservations.reservations import ReservationClosed
+from controller.core.state.barred_nodes import barred_nodes, full_models, nodes_at_model_quota, reserved_nodes
 from controller.core.state.order_view import position_key
 from controller.core.state.state import State
 from wire.names import Reason
@@ -53,7 +54,7 @@ def starts_next_pass(cycle: Cycle, job: Job, now: float, placer: Placer | None =
         return True
     if not cycle.backfill.starts_behind:
         return False
-    barred = state.barred_nodes(job, now)
+    barred = barred_nodes(state, job, now)
     if cycle.shared is not None:
         if placer is None:
             return cycle.shared.find(job, barred, now) is not None
@@ -86,10 +87,10 @@ def model_quota_blocker(state: State, placer: Placer, job: Job) -> str:
     """Return a sentence about the quota of a GPU model that keeps the job from using free nodes. Return an
     empty text if there is none.
     """
-    full, shape = state.nodes_at_model_quota(job), placer.shape(job.ask)
+    full, shape = nodes_at_model_quota(state, job), placer.shape(job.ask)
     if full is None or shape is None or placer.find(job.ask, full) is not None:
         return ""
-    return "; ".join(dict.fromkeys(str(each) for each in state.full_models(job).values()))
+    return "; ".join(dict.fromkeys(str(each) for each in full_models(state, job).values()))
 
 
 def share_free_at(state: State, stopped: TenantAtLimit, now: float) -> float:
@@ -160,7 +161,7 @@ def reservation_blocker(
 
     `part` is the request for each node, and `need` the number of nodes.
     """
-    barred = state.reserved_nodes(job, now)
+    barred = reserved_nodes(state, job, now)
     if barred is None:
         return ""
     fits = placer.ranking(part).fits
@@ -207,7 +208,7 @@ def deadline_blocker(state: State, placer: Placer, job: Job, now: float) -> str:
         return ""
     guarded, barred = (
         DeadlineGuard(state, placer, StartLimits(state, placer), state.queue_of(job)),
-        state.barred_nodes(job, now),
+        barred_nodes(state, job, now),
     )
     against = guarded.against(job, now)
     if not against or placer.find(job.ask, guarded.kept_from(job, shape, barred, now)) is not None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from controller.core.explain.node_scores import nearness_note
 from controller.core.model.job import NEVER, Job
 from controller.core.placement.placer import Placer
-from controller.core.state.order_view import overdue_gangs
+from controller.core.state.order_view import over_soft_quota, overdue_gangs
 from controller.core.state.state import State
 from wire.names import PRIORITIES, GpuHealth
 from wire.text import duration, printable
@@ -21,7 +21,7 @@ def pending_notes(state: State, placer: Placer, job: Job, now: float) -> Iterato
     """Yield further facts about a waiting job, each as a text: what moves the job back or forward in the
     queue, an unusually long wait, the nodes that a gang would get now, and suitable GPUs out of service.
     """
-    soft = state.over_soft_quota(job, now)
+    soft = over_soft_quota(state, job, now)
     if soft is not None:
         yield f"it is ordered behind all jobs within their soft limits: {soft}"
     if state.budgets.comes_last(job.spec.project, now):

@@ -17,6 +17,7 @@ from controller.core.model.inputs import Edit, GpuChecked, Input, Preempt, Relea
 from controller.core.model.job import Job
 from controller.core.model.request import without_relaxed
 from controller.core.quota.limit_exceeded import LimitExceeded
+from controller.core.state.barred_nodes import barred_nodes
 from wire.codec import encode
 from wire.job.spec import JobSpec, spec_problems
 from wire.names import GpuHealth
@@ -153,7 +154,7 @@ class EditSearch:
         changed_job = replace(self._job, spec=spec, ask=ask)
         if cycle.limits.over(changed_job, now) is not None or state.licences.insufficient(ask.licences):
             return False
-        barred = state.barred_nodes(changed_job, now)
+        barred = barred_nodes(state, changed_job, now)
         return cycle.placer.find(ask, barred) is not None or cycle.placer.find_fewer(ask, barred) is not None
 
 

@@ -11,6 +11,7 @@ from controller.core.model.allocation import Allocation
 from controller.core.model.events.nominations import MoveUndone, PreemptionDropped
 from controller.core.model.job import Job, Move
 from controller.core.placement.placer import Placer
+from controller.core.state.barred_nodes import barred_nodes
 from controller.core.state.state import State
 
 
@@ -54,7 +55,7 @@ def _nodes_open(state: State, placer: Placer, job: Job, move: Move, now: float) 
 
     The GPUs may be in use by other jobs.
     """
-    columns, shape, barred = state.nodes.columns, placer.shape(job.ask), state.barred_nodes(job, now)
+    columns, shape, barred = state.nodes.columns, placer.shape(job.ask), barred_nodes(state, job, now)
     nodes = [state.nodes.get(each.node) for each in move.origin]
     rows = [node.row for node in nodes if node is not None]
     if shape is None or len(rows) < len(nodes) or (barred is not None and barred[rows].any()):

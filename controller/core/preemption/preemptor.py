@@ -21,6 +21,7 @@ from controller.core.preemption.gang_gain import GangGainStrategy, is_worth
 from controller.core.preemption.guards import GuardsOf, likely_ends, may_move
 from controller.core.preemption.scavengers import StopsForAll
 from controller.core.preemption.victim_search import VacatedNodes, VictimSearch, leaving_node
+from controller.core.state.barred_nodes import barred_nodes
 from controller.core.state.state import State
 from wire.names import PRIORITIES
 
@@ -232,7 +233,7 @@ class Preemptor:
         """Return which nodes (True by row number) the waiting job must not use. These are the nodes in
         `reserved`, and nodes that the job cannot use because of an operator's reservation or affinity.
         """
-        barred = either_mask(reserved, self._state.barred_nodes(job, now, self.guards.grace_s))
+        barred = either_mask(reserved, barred_nodes(self._state, job, now, self.guards.grace_s))
         if shape.part.social:
             nodes = self._state.nodes
             barred = either_mask(barred, ~nodes.job_affinity.nodes_allowed(shape.part, nodes.columns))
@@ -309,7 +310,7 @@ class Preemptor:
             trial.reserve(job, [allocation], leaving_node(node, vacated))
         found: dict[int, Placement] = {}
         for victim in sorted(movable, key=lambda each: (-each.gpu_milli, each.id)):
-            barred = either_mask(reserved, state.barred_nodes(victim, now, self.grace(victim)))
+            barred = either_mask(reserved, barred_nodes(state, victim, now, self.grace(victim)))
             there = trial.find(victim.ask, left if barred is None else barred | left)
             if there is not None:
                 trial.reserve(victim, there.allocations, [victim.id])

@@ -24,6 +24,7 @@ from controller.core.placement.ranking import filters_for, rows_passing
 from controller.core.preemption.fairshare_reclaim import ReclaimContext, ReclaimPolicy, ReclaimStrategy
 from controller.core.preemption.guards import GuardsOf, may_move
 from controller.core.preemption.victim_index import LossBounds, VictimIndex
+from controller.core.state.barred_nodes import barred_nodes
 from controller.core.state.state import State
 
 MAX_CACHED = 256
@@ -343,7 +344,7 @@ class VictimSearch:
             return True
         ranking = self._placer.ranking(shape.part)
         fits, count = ranking.fits, ranking.count
-        barred = self._state.barred_nodes(job, now) if self._state.bars_nodes else None
+        barred = barred_nodes(self._state, job, now) if self._state.bars_nodes else None
         if barred is not None:
             fits = fits & ~barred
             count = int(np.count_nonzero(fits))

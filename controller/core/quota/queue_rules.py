@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from controller.core.model.request import NO_JOB_DEFAULTS, JobDefaults
-from controller.core.quota.week_hours import WeekHours
+from controller.core.quota.hours.week_hours import WeekHours
 
 EXEMPT_QUOTA, EXEMPT_FAIR_SHARE = "quota", "fair_share"
 """The values of `[queues.NAME] exempt`."""

@@ -10,9 +10,9 @@ from controller.core.model.job import NEVER
 from controller.core.model.request import JobDefaults
 from controller.core.quota.budget_rules import NO_BUDGETS, BudgetRules
 from controller.core.quota.ceilings import Ceilings
+from controller.core.quota.hours.timetable import NO_TIMETABLE, Timetable
 from controller.core.quota.projects import ProjectRules
 from controller.core.quota.queue_rules import NO_QUEUE_RULE, QueueRule
-from controller.core.quota.timetable import NO_TIMETABLE, Timetable
 from controller.core.quota.usage_counters import WEEK_S
 from wire.cluster.quota import Quota
 from wire.names import SLURM_QOS

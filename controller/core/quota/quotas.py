@@ -7,57 +7,25 @@ limit. Limits that are a percentage of the cluster change when nodes are added o
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 
 from controller.core.cluster.gpus.gpu_counts import GpuCounts
 from controller.core.cluster.node_table import names_model
-from controller.core.quota.limit_exceeded import GPU_HOUR, LimitExceeded
+from controller.core.quota.hours.timetable import HoursTable
+from controller.core.quota.hours.week_hours import HoursClosed
+from controller.core.quota.limit_exceeded import LimitExceeded
 from controller.core.quota.quota_config import NO_QUOTAS, QuotaConfig
-from controller.core.quota.timetable import HoursTable
+from controller.core.quota.tenant_limits import TenantLimits, amount_limits, tenant_limits, with_gpu_numbers
 from controller.core.quota.usage_counters import (
-    CPU,
     FIRST_MODEL,
-    GPU,
     GPU_TIME,
-    MEMORY,
     QUEUE_USER,
-    QUEUED,
-    RUNNING,
     Amount,
     TenantKey,
     TenantUsage,
     UsageCounters,
 )
-from controller.core.quota.week_hours import HoursClosed
-from wire.cluster.quota import ANY_NAME, NO_LIMITS, SCOPES, UNLIMITED, GpuLimit, Limits, Quota
+from wire.cluster.quota import ANY_NAME, NO_LIMITS, SCOPES, UNLIMITED, Limits, Quota
 from wire.job.spec import JobSpec
-from wire.names import WHOLE_GPU
-
-AmountLimit = tuple[int, int]
-"""(index of a resource in an Amount, limit on this resource). An Amount is a list with one number for each
-resource.
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class TenantLimits:
-    """The limits of one user, project or queue. Each resource is identified by its index in an Amount (a list
-    of numbers).
-    """
-
-    hard: tuple[AmountLimit, ...] = ()
-    soft: tuple[AmountLimit, ...] = ()
-    lent: Mapping[int, int] = field(default_factory=dict)
-    """The amount that the tenant may borrow above its hard limit, by resource."""
-    shares: Mapping[int, str] = field(default_factory=dict)
-    """A text such as "50 % of 48" for each hard limit that is set as a percentage of the cluster's GPUs, by
-    resource.
-    """
-    soft_shares: Mapping[int, str] = field(default_factory=dict)
-    """A text such as "50 % of 48" for each soft limit that is set as a percentage of the cluster's GPUs, by
-    resource.
-    """
-
 
 NOTHING_RESERVED: Mapping[TenantKey, list[int]] = {}
 
@@ -203,35 +171,7 @@ class Quotas:
                 found = Quota(Limits(running=most).over(found.hard), found.soft, found.borrow)
         if not self._has_percentages:
             return found
-        return Quota(*(self._with_numbers(each) for each in (found.hard, found.soft, found.borrow)))
-
-    def _with_numbers(self, limits: Limits) -> Limits:
-        percent, models = limits.gpus_percent, limits.gpus_per_model
-        gpus = limits.gpus if percent is None else percent * self.gpus.total / 100
-        of_models = {
-            model: each
-            if each.percent is None
-            else GpuLimit(each.percent * self.gpus.of_model(model) / 100, each.percent)
-            for model, each in models.items()
-        }
-        return replace(limits, gpus=gpus, gpus_per_model=of_models)
-
-    def _bounds_of(self, limits: Limits) -> tuple[AmountLimit, ...]:
-        kinds = {model.casefold(): FIRST_MODEL + place for place, model in enumerate(self.models)}
-        return _bounds(limits) + tuple(
-            (kinds[model.casefold()], round(each.gpus * WHOLE_GPU))
-            for model, each in sorted(limits.gpus_per_model.items())
-            if each.gpus is not None and each.gpus != UNLIMITED
-        )
-
-    def _shares_of(self, limits: Limits) -> dict[int, str]:
-        kinds = {model.casefold(): FIRST_MODEL + place for place, model in enumerate(self.models)}
-        percent = limits.gpus_percent
-        found = {} if percent is None else {GPU: f"{percent:g} % of {self.gpus.total}"}
-        for model, each in limits.gpus_per_model.items():
-            if each.percent is not None:
-                found[kinds[model.casefold()]] = f"{each.percent:g} % of {self.gpus.of_model(model)}"
-        return found
+        return Quota(*(with_gpu_numbers(each, self.gpus) for each in (found.hard, found.soft, found.borrow)))
 
     def projects_set_live(self) -> set[str]:
         """Return the projects whose quotas operators have set."""
@@ -256,10 +196,7 @@ class Quotas:
         found = self._bounds.get(key)
         if found is None:
             quota = self.quota(key)
-            hard, soft, borrow = map(self._bounds_of, (quota.hard, quota.soft, quota.borrow))
-            shares, soft_shares = self._shares_of(quota.hard), self._shares_of(quota.soft)
-            found = TenantLimits(hard, soft, dict(borrow), shares, soft_shares)
-            self._bounds[key] = found
+            found = self._bounds[key] = tenant_limits(quota, self.models, self.gpus)
         return found
 
     def closed(self, queue: str, now: float) -> HoursClosed | None:
@@ -351,8 +288,10 @@ class Quotas:
             found = self._most_by_hours[key] = []
             for tables in self.rules.timetable.combinations():
                 quota = self._quota_under(tables, key)
-                lent = dict(self._bounds_of(quota.borrow))
-                found.append({at: limit + lent.get(at, 0) for at, limit in self._bounds_of(quota.hard)})
+                lent = dict(amount_limits(quota.borrow, self.models))
+                found.append(
+                    {at: limit + lent.get(at, 0) for at, limit in amount_limits(quota.hard, self.models)}
+                )
         return any(need <= most.get(kind, need) for most in found)
 
     def over_soft(
@@ -486,17 +425,3 @@ class Quotas:
                 if at == kind
             )
         return found
-
-
-def _bounds(limits: Limits) -> tuple[AmountLimit, ...]:
-    given = (
-        (CPU, limits.cpu_milli, 1),
-        (MEMORY, limits.memory_mib, 1),
-        (GPU, limits.gpus, WHOLE_GPU),
-        (RUNNING, limits.running, 1),
-        (QUEUED, limits.queued, 1),
-        (GPU_TIME, limits.gpu_hours, GPU_HOUR),
-    )
-    return tuple(
-        (kind, round(value * unit)) for kind, value, unit in given if value is not None and value != UNLIMITED
-    )

@@ -21,6 +21,7 @@ from controller.core.preemption.guards import (
 from controller.core.preemption.preemptor import grace_of
 from controller.core.preemption.victim_search import VictimSearch
 from controller.core.rebalance.proposals import PlannedMove, RebalanceRules
+from controller.core.state.barred_nodes import barred_nodes
 from controller.core.state.state import State
 from wire.names import WHOLE_GPU
 
@@ -149,7 +150,7 @@ class MoveSearch:
         reservation, a timed drain, a quota on a GPU model, or job affinity. Return None if the job may use
         all nodes.
         """
-        barred = self.state.barred_nodes(job, self.now, self._guards.grace_s)
+        barred = barred_nodes(self.state, job, self.now, self._guards.grace_s)
         if shape.part.social:
             nodes = self.state.nodes
             unsuited = ~nodes.job_affinity.nodes_allowed(shape.part, nodes.columns)
@@ -169,7 +170,7 @@ class MoveSearch:
         that it may use.
         """
         until = self.now + grace_of(job, self._guards)
-        not_here = self.state.barred_nodes(job, self.now, until - self.now)
+        not_here = barred_nodes(self.state, job, self.now, until - self.now)
         if barred is not None:
             not_here = barred if not_here is None else barred | not_here
         placement = self._trial.find(job.ask, not_here)

@@ -17,6 +17,7 @@ from controller.core.rebalance.head_delay_check import keeps_head_start
 from controller.core.rebalance.move_search import MoveSearch
 from controller.core.rebalance.proposals import Proposal, RebalanceRules
 from controller.core.rebalance.strategies import STRATEGIES
+from controller.core.state.barred_nodes import barred_nodes
 from controller.core.state.order_view import position_key
 from controller.core.state.state import State
 from wire.names import Reason
@@ -132,7 +133,7 @@ class Rebalancer:
             if cycle.limits.over(job, now) is not None:
                 continue
             short = state.licences.insufficient(job.ask.licences)
-            if short or self._placer.find(job.ask, state.barred_nodes(job, now)) is None:
+            if short or self._placer.find(job.ask, barred_nodes(state, job, now)) is None:
                 first = first or job
                 if not short and (first is job or helps_behind):
                     found.append(job)

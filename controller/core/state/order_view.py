@@ -6,8 +6,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from controller.core.cluster.gpus.gpu_requirements import gpu_needs_of, milli_of_models
 from controller.core.queue.order import OrderView
 from controller.core.queue.queue import PositionKey, Queue, QueueEntry
+from controller.core.quota.limit_exceeded import LimitExceeded
 from wire.api.reasons import Points
 
 if TYPE_CHECKING:
@@ -56,7 +58,7 @@ def position_key(state: State, queue: Queue, now: float) -> PositionKey | None:
             state.queue_tier(job) if moving is None else (*state.queue_tier(job), *moving.place(job, view))
         )
         if quotas.has_soft_limits:
-            before = (float(state.over_soft_quota(job, now) is not None), *before)
+            before = (float(over_soft_quota(state, job, now) is not None), *before)
         if state.budgets.lowers:
             before = (float(state.budgets.comes_last(job.spec.project, now)), *before)
         if overdue:
@@ -108,3 +110,14 @@ def _projects_waiting(state: State, queue: Queue) -> frozenset[str]:
     """Return the top-level tenants (organisations, or projects without one) that have waiting jobs."""
     heads = (lane.head() for lane in queue)
     return frozenset(state.tenant(state.jobs[head[1]])[0] for head in heads if head is not None)
+
+
+def over_soft_quota(state: State, job: Job, now: float) -> LimitExceeded | None:
+    """Return the first soft limit that the job would exceed if it started now, or the hard limit above
+    which it would borrow quota. Return None if there is neither.
+    """
+    part, nodes = job.ask.part, job.ask.nodes or 1
+    gpu_milli = gpu_needs_of(part, state.nodes.columns).max_milli * nodes
+    of_models = milli_of_models(part, state.nodes.columns, state.quotas.models, nodes)
+    need = part.cpu_milli * nodes, part.memory_mib * nodes, gpu_milli, 1, 0, 0, *of_models
+    return state.quotas.over_soft(job.user, job.spec, need, now, now - job.ready_at)

@@ -9,11 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import takewhile
 
-import numpy as np
-
-from controller.core.cluster.gpus.gpu_requirements import gpu_needs_of, milli_by_model, milli_of_models
 from controller.core.cluster.licences import Licences
-from controller.core.cluster.node_table import Bools, either_mask
 from controller.core.cluster.nodes import Nodes
 from controller.core.estimates.runtime_prediction import PredictionConfig, RuntimePredictor
 from controller.core.estimates.service_rates import ServiceRates
@@ -25,11 +21,10 @@ from controller.core.model.allocation import Allocation
 from controller.core.model.job import NEVER, Job
 from controller.core.model.request import ResourceRequest, request_of
 from controller.core.model.rows import UsageRow
-from controller.core.model.services import MOVE_BEFORE_S, NO_ORDERS, ServiceOrders
+from controller.core.model.services import NO_ORDERS, ServiceOrders
 from controller.core.queue.order import DynamicOrder, Order, weighs_queues
 from controller.core.queue.queue import ALWAYS, ProfileQueues, Queue
 from controller.core.quota.budgets import Budgets
-from controller.core.quota.limit_exceeded import LimitExceeded
 from controller.core.quota.quota_config import QuotaConfig
 from controller.core.quota.quotas import Quotas
 from controller.core.quota.usage_counters import TenantKey, UsageCounters
@@ -217,16 +212,6 @@ class State:
         rule = self.quotas.rules.queues.get(job.spec.queue)
         return (float(-rule.priority),) if rule is not None else (0.0,)
 
-    def over_soft_quota(self, job: Job, now: float) -> LimitExceeded | None:
-        """Return the first soft limit that the job would exceed if it started now, or the hard limit above
-        which it would borrow quota. Return None if there is neither.
-        """
-        part, nodes = job.ask.part, job.ask.nodes or 1
-        gpu_milli = gpu_needs_of(part, self.nodes.columns).max_milli * nodes
-        of_models = milli_of_models(part, self.nodes.columns, self.quotas.models, nodes)
-        need = part.cpu_milli * nodes, part.memory_mib * nodes, gpu_milli, 1, 0, 0, *of_models
-        return self.quotas.over_soft(job.user, job.spec, need, now, now - job.ready_at)
-
     def limit(self, key: TenantKey, quota: Quota | None) -> None:
         """Set the operator's quota of a tenant, which overrides the quota in the configuration. None removes
         the operator's quota.
@@ -341,13 +326,6 @@ class State:
             self.budgets.adopt(rules.budgets, self.jobs.values())
             self._regroup(always=True)
 
-    def barred_nodes(self, job: Job, now: float, later_s: float = 0.0) -> Bools | None:
-        """Return which nodes (True by row number) the job cannot use because of operators' reservations,
-        timed drains or quotas on GPU models. Return None if it can use all nodes. The job may start up to
-        `later_s` seconds after `now`.
-        """
-        return either_mask(self.reserved_nodes(job, now, later_s), self.nodes_at_model_quota(job))
-
     @property
     def orders_by_limits(self) -> bool:
         """True if soft limits, borrowed quota or used-up budgets can put a job behind all other jobs in the
@@ -362,58 +340,6 @@ class State:
         """
         reservations = self.reservations
         return bool(reservations.by_name or reservations.drains or self.quotas.models or self.confined)
-
-    def nodes_at_model_quota(self, job: Job) -> Bools | None:
-        """Return which nodes (True by row number) the job cannot use, because a tenant of the job has no
-        quota left for the node's GPU model. Return None if there is no such node.
-        """
-        full, columns = self.full_models(job), self.nodes.columns
-        if not full:
-            return None
-        codes = [code for code, model in enumerate(columns.models) if model in full]
-        return np.asarray(np.isin(columns.gpu_model, codes).any(axis=1))
-
-    def full_models(self, job: Job) -> dict[str, LimitExceeded]:
-        """Return the GPU models that the job cannot use, because a tenant of the job has no quota left for
-        them, each with the limit that would be exceeded.
-        """
-        if not self.quotas.models or not job.ask.part.wants_gpus:
-            return {}
-        suited, nodes = milli_by_model(job.ask.part, self.nodes.columns), job.ask.nodes or 1
-        needs = {model: milli * nodes for model, milli in suited.items()}
-        return self.quotas.full_models(job.user, job.spec, needs, self._model_claims(job))
-
-    def _model_claims(self, job: Job) -> dict[TenantKey, list[int]]:
-        """Return by which amounts the usage of each tenant will have changed when the job starts: plus the
-        amounts of other nominated jobs (jobs for which nodes are kept), minus the amounts that the job itself
-        still holds, because it is being moved.
-        """
-        found: dict[TenantKey, list[int]] = {}
-        changes = [(job, [member.allocation for member in job.running], -1)] if job.running else []
-        others = (self.jobs[each] for each in self.claims if each != job.id)
-        changes += [(each, list(each.claim), 1) for each in others if not each.unended]
-        for each, allocations, sign in changes:
-            for account in self.accounts.tenants_of(each.user, each.spec):
-                before = found.setdefault(account.key, [0] * len(account.used))
-                for place, amount in enumerate(self.accounts.held(each, allocations)):
-                    before[place] += sign * amount
-        return found
-
-    def reserved_nodes(self, job: Job, now: float, later_s: float = 0.0) -> Bools | None:
-        """Return which nodes (True by row number) the job cannot use because of operators' reservations or
-        timed drains. Return None if it can use all nodes.
-
-        A job with `--reservation` may use only the nodes of its reservation. A reservation that does not
-        admit the job bars its nodes if the job could still run when the reservation begins. The job is
-        assumed to start at `now`, or up to `later_s` seconds later. A replica (job of a service) leaves a
-        node before a reservation begins, so only reservations that begin soon bar a replica.
-        """
-        outside = self.reservations.rows_outside(self.nodes, job.spec, job.user)
-        if not self.reservations:
-            return outside
-        length = (self.assumed_span(job) if job.replica is None else 2 * MOVE_BEFORE_S) + later_s
-        barred = self.reservations.barred_rows(self.nodes, job.user, job.spec.project, now, length)
-        return either_mask(barred, outside)
 
     def assumed_span(self, job: Job) -> float:
         """Return for how many seconds an attempt of the job may hold its nodes, as assumed by operators'

@@ -33,9 +33,9 @@ from controller.core.model.job import NEVER
 from controller.core.model.start_estimates import LATEST, LIKELY
 from controller.core.model.wait_state import WaitRules
 from controller.core.pipeline.reconfigure import state_under
+from controller.core.quota.hours.timetable import HoursTable, Timetable
+from controller.core.quota.hours.week_hours import WeekHours, windows_of
 from controller.core.quota.quota_config import QuotaConfig
-from controller.core.quota.timetable import HoursTable, Timetable
-from controller.core.quota.week_hours import WeekHours, windows_of
 from controller.core.state.apply import apply
 from controller.core.state.job_and_node_rows import job_row, node_row, restore_state
 from controller.core.state.note_rows import all_notes

@@ -10,6 +10,7 @@ from controller.core.model.job import Job
 from controller.core.placement.one_gpu_model import GpuModelGroups
 from controller.core.placement.placer import Placer, Shape
 from controller.core.queue.queue import Queue
+from controller.core.state.barred_nodes import barred_nodes
 from controller.core.state.state import State
 
 
@@ -43,7 +44,7 @@ def grow_elastic_jobs(
             or job.finishing
         ):
             continue
-        rows = placer.ranking(job.ask.part).in_order(state.barred_nodes(job, now))
+        rows = placer.ranking(job.ask.part).in_order(barred_nodes(state, job, now))
         near = placer.network
         if near is not None:
             rows = near.nearest_first(

@@ -14,6 +14,7 @@ from controller.core.backfill.preemptor_starts import plan_preemption
 from controller.core.backfill.start_rules.limited_starts import shut_if_over
 from controller.core.backfill.tried_jobs import versions
 from controller.core.queue.queue import Lane
+from controller.core.state.barred_nodes import barred_nodes, nodes_at_model_quota
 
 if TYPE_CHECKING:
     from controller.core.backfill.cycle import Cycle
@@ -104,10 +105,10 @@ class ConservativePass:
         job = state.jobs[number]
         over = cycle.limits.over(job, now, len(placement.allocations))
         allowed = over is None and not state.licences.insufficient(job.ask.licences)
-        if allowed and cycle.placer.still_fits(job.ask, placement, state.barred_nodes(job, now)):
+        if allowed and cycle.placer.still_fits(job.ask, placement, barred_nodes(state, job, now)):
             cycle.start(number, placement, now, apply)
             return
-        full = state.nodes_at_model_quota(job)
+        full = nodes_at_model_quota(state, job)
         reservations.refuse(number, now)
         if full is not None and any(
             full[state.nodes.by_name[each.node].row] for each in placement.allocations

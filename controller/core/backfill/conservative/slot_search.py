@@ -21,6 +21,7 @@ from controller.core.model.request import PerNodeRequest
 from controller.core.placement.gpu_selection import quality_of
 from controller.core.placement.placer import MAX_CACHED, Placement, Placer, Shape
 from controller.core.reservations.reservations import Reservation, clear_from
+from controller.core.state.barred_nodes import nodes_at_model_quota
 from controller.core.state.state import State
 
 
@@ -129,7 +130,7 @@ class SlotSearch:
         outside = self._state.reservations.rows_outside(nodes, job.spec, job.user)
         if outside is not None:
             rows &= ~rows_where(outside)
-        full = self._state.nodes_at_model_quota(job)
+        full = nodes_at_model_quota(self._state, job)
         return rows if full is None else rows & ~rows_where(full)
 
     def _starts(

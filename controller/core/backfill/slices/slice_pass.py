@@ -14,6 +14,7 @@ from controller.core.estimates.service_rates import run_s_before, run_s_of
 from controller.core.model.events.nominations import PreemptionPlanned, Victim
 from controller.core.model.job import NEVER, Job
 from controller.core.queue.order import ServiceOrder
+from controller.core.state.barred_nodes import barred_nodes
 from wire.names import JobState
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class SlicePass:
         cycle, state = self._cycle, self._cycle.state
         if start_limit(cycle, job, now) is not None:
             return False
-        barred = state.barred_nodes(job, now)
+        barred = barred_nodes(state, job, now)
         barred = self._kept.copy() if barred is None else barred | self._kept
         placement = cycle.placer.find(job.ask, barred)
         if placement is not None:

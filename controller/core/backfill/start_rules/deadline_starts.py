@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from controller.core.backfill.start_rules.limited_starts import shut_if_over
+from controller.core.state.barred_nodes import barred_nodes
 
 if TYPE_CHECKING:
     from controller.core.backfill.cycle import Cycle
@@ -33,7 +34,7 @@ def job_to_try_first(cycle: Cycle, number: int, now: float) -> int:
     state, placer, guard = cycle.state, cycle.placer, cycle.deadline_guard
     while True:
         job = state.jobs[number]
-        shape, barred = placer.shape(job.ask), state.barred_nodes(job, now)
+        shape, barred = placer.shape(job.ask), barred_nodes(state, job, now)
         broken = guard.against(job, now) if shape is not None else []
         if not broken or shape is None or placer.find(job.ask, barred) is None:
             return number

@@ -14,10 +14,10 @@ from controller.core.model.allocation import Allocation
 from controller.core.model.job import NEVER, Job
 from controller.core.placement.placer import Placer, quota_need
 from controller.core.quota.budgets import BudgetSpent
+from controller.core.quota.hours.week_hours import HoursClosed
 from controller.core.quota.kept_gpus import GpusKept, KeptGpus
 from controller.core.quota.limit_exceeded import LimitExceeded
 from controller.core.quota.usage_counters import GPU_TIME, Amount, TenantKey
-from controller.core.quota.week_hours import HoursClosed
 from controller.core.reservations.reservations import ReservationClosed
 from controller.core.state.state import State
 from wire.names import Reason
@@ -164,7 +164,7 @@ class StartLimits:
         suits the job has enough quota.
 
         `claimed` contains the quota amounts that are kept for nominated jobs, by tenant. If only some models
-        are at a limit, `State.barred_nodes` keeps the job from their nodes.
+        are at a limit, `barred_nodes` keeps the job from their nodes.
         """
         shape = self._placer.shape(job.ask) if self._state.quotas.models else None
         if shape is None:

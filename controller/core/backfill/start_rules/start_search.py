@@ -15,6 +15,7 @@ from controller.core.lifecycle.gang_barrier import accepts_fewer_from
 from controller.core.model.job import Job
 from controller.core.placement.placer import Placement, Placer
 from controller.core.preemption.fairshare_reclaim import ReclaimStrategy
+from controller.core.state.barred_nodes import barred_nodes, nodes_at_model_quota, reserved_nodes
 from controller.core.state.state import State
 from wire.names import Reason
 
@@ -50,7 +51,7 @@ class StartSearch:
         The job may not start on nodes that operators have reserved for other users. If `for_deadlines` is
         True, the job also may not start on nodes that another waiting job needs to meet its deadline.
         """
-        barred = self._state.barred_nodes(job, now)
+        barred = barred_nodes(self._state, job, now)
         shape = self._placer.shape(job.ask) if for_deadlines and self.guards_deadlines else None
         return barred if shape is None else self._guard.kept_from(job, shape, barred, now)
 
@@ -60,7 +61,7 @@ class StartSearch:
         The placement uses no node that an operator's reservation bars, and no resources that backfill has
         reserved for other jobs. The placement may use resources that another job needs to meet its deadline.
         """
-        barred = self._state.barred_nodes(job, now)
+        barred = barred_nodes(self._state, job, now)
         if self.shared is None:
             return self._placer.find(job.ask, barred)
         return self.shared.find(job, barred, now)
@@ -81,17 +82,17 @@ class StartSearch:
         most = self._limits.nodes_within(job, now)
         if not most:
             return None
-        barred = self._state.barred_nodes(job, now)
+        barred = barred_nodes(self._state, job, now)
         if self.shared is not None:
             return self.shared.find(job, barred, now, most)
         return self._placer.find_fewer(job.ask, barred, most)
 
     def why_kept_out(self, job: Job, now: float) -> Reason:
         """Return the pending reason of a job that fits on free nodes but may not use these nodes."""
-        full = self._state.nodes_at_model_quota(job)
+        full = nodes_at_model_quota(self._state, job)
         if full is not None and self._placer.find(job.ask, full) is None:
             return Reason.QUOTA
-        barred = self._state.barred_nodes(job, now)
+        barred = barred_nodes(self._state, job, now)
         if barred is not None and self._placer.find(job.ask, barred) is None:
             return Reason.RESERVATION
         if (
@@ -161,10 +162,10 @@ class StartSearch:
         The job may not start if its tenants have used up the quota of the GPU model of a node, or if a node
         is reserved by an operator before the job would end. Both can happen after the preemption was planned.
         """
-        rows, full = self._state.nodes.by_name, self._state.nodes_at_model_quota(job)
+        rows, full = self._state.nodes.by_name, nodes_at_model_quota(self._state, job)
         above = [each.node for each in job.claim if full is not None and full[rows[each.node].row]]
         if above:
             return f"the quota of the GPU model of node {above[0]} is used up"
-        barred = self._state.reserved_nodes(job, now)
+        barred = reserved_nodes(self._state, job, now)
         lost = [each.node for each in job.claim if barred is not None and barred[rows[each.node].row]]
         return f"node {lost[0]} is reserved before the job would end" if lost else ""

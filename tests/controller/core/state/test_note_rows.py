@@ -7,8 +7,8 @@ from datetime import UTC
 
 from controller.core.model import inputs
 from controller.core.quota.budget_rules import Budget, BudgetRules
-from controller.core.quota.timetable import HoursTable, Timetable
-from controller.core.quota.week_hours import WeekHours, windows_of
+from controller.core.quota.hours.timetable import HoursTable, Timetable
+from controller.core.quota.hours.week_hours import WeekHours, windows_of
 from controller.core.state.note_rows import (
     NOTE_KINDS,
     all_notes,

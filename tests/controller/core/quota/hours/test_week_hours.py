@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from controller.core.quota.week_hours import WeekHours, windows_of
+from controller.core.quota.hours.week_hours import WeekHours, windows_of
 
 
 def hours_of(*texts: str, zone: str = "UTC") -> WeekHours:

@@ -8,8 +8,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from controller.core.quota.hours.week_hours import QUARTER_S, QUARTERS_SEARCHED, WEEK, WeekHours
 from controller.core.quota.usage_counters import TenantKey
-from controller.core.quota.week_hours import QUARTER_S, QUARTERS_SEARCHED, WEEK, WeekHours
 from wire.cluster.quota import Quota
 
 QUARTER = QUARTER_S // 60
