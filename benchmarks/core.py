@@ -14,7 +14,9 @@ from controller.config import Config
 from controller.core.engine import Engine
 from controller.core.model.decision.decision import Accepted
 from controller.core.model.events.nodes import NodeJoined
-from controller.core.model.inputs import AgentReported, Cancel, Submit, Tick
+from controller.core.model.inputs.agent_inputs import AgentReported
+from controller.core.model.inputs.controller_inputs import Tick
+from controller.core.model.inputs.job_inputs import Cancel, Submit
 from controller.core.state.apply import apply
 from controller.core.state.state import State
 from controller.registry import build_pipeline

@@ -19,8 +19,8 @@ from controller.config import (
 )
 from controller.config.applied_texts import AppliedTexts, replace_text
 from controller.config.differences import DECIDING
-from controller.core.model import inputs
 from controller.core.model.decision.decision import Refusal
+from controller.core.model.inputs import controller_inputs, node_inputs
 from controller.core.pipeline.pipeline import Pipeline
 from controller.daemon import Daemon
 from controller.engines.engines import removal_problems
@@ -109,7 +109,7 @@ class ConfigReload:
         self.follow(_set_log_level)
         named = digest(config)
         if applied is None or applied.digest != named:
-            self.daemon.tell(inputs.ApplyConfig(named, "", policy=policy_text(config)))
+            self.daemon.tell(controller_inputs.ApplyConfig(named, "", policy=policy_text(config)))
         for given in nodes_of(config):
             self.daemon.tell(given)
 
@@ -173,7 +173,7 @@ class ConfigReload:
 
     async def _tell_engine(self, plan: ReloadPlan, by: str) -> None:
         reply = await self.daemon.ask(
-            inputs.ApplyConfig(
+            controller_inputs.ApplyConfig(
                 digest(plan.config),
                 by,
                 plan.pipeline if plan.decides else None,
@@ -216,7 +216,7 @@ class ConfigReload:
             return ""
         if reply.code == "not_found":
             return ""
-        await self.daemon.ask(inputs.Drain(name, by, "no longer in scheduler.toml"))
+        await self.daemon.ask(node_inputs.Drain(name, by, "no longer in scheduler.toml"))
         return f"{reply.message}; it is drained. When the jobs have ended: corral nodes remove {name}"
 
     def _save_text(self, text: str) -> tuple[str, ...]:

@@ -12,11 +12,11 @@ from controller.core.forecast.smallest_change import Suggestion
 from controller.core.framework.interfaces import Backfill, WeightedScorer
 from controller.core.invariants import find_violations
 from controller.core.lifecycle.due_jobs import DueJobs
-from controller.core.model import inputs
 from controller.core.model.decision.decision import Accepted, Decision, Refusal
 from controller.core.model.decision.effects import SendToNode
 from controller.core.model.events.event import Event
-from controller.core.model.inputs import Input
+from controller.core.model.inputs import agent_inputs, controller_inputs, job_inputs, node_inputs
+from controller.core.model.inputs.input import Input
 from controller.core.model.job import Job
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.state.job_and_node_rows import job_row, node_row, restore_state
@@ -173,17 +173,17 @@ class EngineHarness:
     ) -> None:
         """The agent of a node says hello."""
         hello = Hello(name, "0", boot, "i", facts(name, **host), attempts)
-        self.tell(inputs.AgentSaidHello(name, hello))
+        self.tell(agent_inputs.AgentSaidHello(name, hello))
 
     def submit(self, asked: JobSpec, user: str = "ada", key: str = "") -> int:
         """Submit a job that must be accepted, and return its id, or the first id of an array."""
-        reply = self.tell(inputs.Submit(asked, user, key)).reply
+        reply = self.tell(job_inputs.Submit(asked, user, key)).reply
         assert isinstance(reply, Accepted), reply
         return reply.jobs[0]
 
     def submit_unchecked(self, asked: JobSpec) -> int:
         """Submit without checking the invariants, for tests with very many jobs."""
-        reply = self.engine.handle(inputs.Submit(asked, "ada"), self.now).reply
+        reply = self.engine.handle(job_inputs.Submit(asked, "ada"), self.now).reply
         assert isinstance(reply, Accepted), reply
         return reply.jobs[0]
 
@@ -197,7 +197,7 @@ class EngineHarness:
 
     def tick(self) -> list[Start]:
         """One scheduling cycle; the starts it ordered."""
-        orders = self.tell(inputs.Tick()).orders
+        orders = self.tell(controller_inputs.Tick()).orders
         return [order.frame for order in orders if isinstance(order.frame, Start)]
 
     def tick_at(self, now: float) -> list[Start]:
@@ -227,7 +227,7 @@ class EngineHarness:
         """Report that every member's process has started."""
         for node in self.nodes_of(job):
             status = AttemptStatus(job, self.job(job).attempt, pid=100 + job, started_at=self.now)
-            self.tell(inputs.AgentReported(node, status))
+            self.tell(agent_inputs.AgentReported(node, status))
 
     def exit(self, job: int, code: int | None = 0, node: str = "", **how: Any) -> None:
         """Report that the processes of all members, or of the member on one node, have ended."""
@@ -235,11 +235,11 @@ class EngineHarness:
             status = AttemptStatus(
                 job, self.job(job).attempt, 100 + job, self.now, self.now + 1, code=code, **how
             )
-            self.tell(inputs.AgentReported(name, status))
+            self.tell(agent_inputs.AgentReported(name, status))
 
     def tell_drain(self, node: str) -> None:
         """Drain the node."""
-        self.tell(inputs.Drain(node, "root", "test"))
+        self.tell(node_inputs.Drain(node, "root", "test"))
 
     def restarted(self, pipeline: Pipeline | None = None) -> EngineHarness:
         """A controller restarted with the same rows; no agent is connected yet."""
@@ -259,17 +259,19 @@ class EngineHarness:
 
 def carry_out(harness: EngineHarness, job: int, advice: Suggestion, order: int = 0) -> None:
     """Carry out the advice of explain. `order` picks the order in which preempted jobs end."""
-    given: list[inputs.Input] = []
+    given: list[Input] = []
     if advice.changes:
-        given.append(inputs.Edit(job, "root", advice.changes))
+        given.append(job_inputs.Edit(job, "root", advice.changes))
     if advice.release:
-        given.append(inputs.Release(job, "root"))
+        given.append(job_inputs.Release(job, "root"))
     for name in advice.resume:
         node, _, gpu = name.partition(":")
-        given.append(inputs.ResumeGpu(node, int(gpu), "root") if gpu else inputs.Resume(node, "root"))
+        given.append(
+            node_inputs.ResumeGpu(node, int(gpu), "root") if gpu else node_inputs.Resume(node, "root")
+        )
         if gpu:
-            given.append(inputs.GpuChecked(node, f"GPU-{node}-{gpu}", True))
-    given += [inputs.Preempt(victim, "root", advice.hold) for victim in advice.preempt]
+            given.append(agent_inputs.GpuChecked(node, f"GPU-{node}-{gpu}", True))
+    given += [job_inputs.Preempt(victim, "root", advice.hold) for victim in advice.preempt]
     for each in given:
         reply = harness.tell(each).reply
         assert not isinstance(reply, Refusal), (advice, reply)

@@ -26,9 +26,9 @@ from benchmarks.lab.workload import HOUR_S, START_S, lab_jobs
 from controller.config import Config
 from controller.core.accounting.idle_causes import IdleSampler
 from controller.core.engine import Engine
-from controller.core.model import inputs
 from controller.core.model.decision.decision import Accepted
-from controller.core.model.inputs import Requester
+from controller.core.model.inputs import job_inputs, policy_inputs
+from controller.core.model.inputs.input import Requester
 from controller.core.rebalance.rebalancer import AUTO
 from controller.core.state.state import State
 from controller.registry import build_pipeline
@@ -158,7 +158,7 @@ class LabRun:
     def _rebalance(self, now: float) -> None:
         simulation = self._simulation
         if now > START_S:
-            simulation.tell(inputs.Rebalance(AUTO))
+            simulation.tell(policy_inputs.Rebalance(AUTO))
         interval_s = simulation.engine.pipeline.rebalance.interval_s
         simulation.schedule(now + interval_s, REBALANCE, self._rebalance)
 
@@ -170,7 +170,7 @@ class LabRun:
         as a user would.
         """
         simulation = self._simulation
-        reply = simulation.tell(inputs.Submit(work.spec, work.user, asker=Requester(work.user))).reply
+        reply = simulation.tell(job_inputs.Submit(work.spec, work.user, asker=Requester(work.user))).reply
         if isinstance(reply, Accepted):
             for job in reply.jobs:
                 simulation.trace_jobs[job] = work

@@ -19,7 +19,9 @@ from benchmarks.placement.strategies import PlacementStrategy
 from controller.core.engine import Engine
 from controller.core.model.decision.decision import Accepted
 from controller.core.model.events.attempts import JobPlaced
-from controller.core.model.inputs import AgentSaidHello, Cancel, Submit, Tick
+from controller.core.model.inputs.agent_inputs import AgentSaidHello
+from controller.core.model.inputs.controller_inputs import Tick
+from controller.core.model.inputs.job_inputs import Cancel, Submit
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.state.state import State
 from controller.sim.cluster import Cluster

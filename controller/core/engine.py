@@ -26,7 +26,6 @@ from controller.core.lifecycle.gpu_health_handler import GpuHealthHandler
 from controller.core.lifecycle.idle_gpus import IdleGpuHandler
 from controller.core.lifecycle.limit_warnings import NO_LIMIT_WARNINGS, PLANS_WARNING, LimitWarnings
 from controller.core.lifecycle.stop import Stopper
-from controller.core.model import inputs
 from controller.core.model.decision.decision import DONE, Decision, Refusal, Reply, no_such_job, no_such_node
 from controller.core.model.decision.effects import Effect, SendToNode, StartAttempt
 from controller.core.model.decision.start_orders import start_frames
@@ -50,7 +49,14 @@ from controller.core.model.events.nominations import (
 )
 from controller.core.model.events.queued import JobEdited, JobRelaxed, PriorityInherited
 from controller.core.model.events.tenants import BudgetReached, HoursChanged
-from controller.core.model.inputs import Input
+from controller.core.model.inputs import (
+    agent_inputs,
+    controller_inputs,
+    job_inputs,
+    node_inputs,
+    policy_inputs,
+)
+from controller.core.model.inputs.input import Input, JobCommand, NodeCommand
 from controller.core.model.job import NEVER, Job
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.pipeline.reconfigure import state_under
@@ -152,56 +158,56 @@ class Engine:
         self.services = services = ServiceReconciler(context, users)
         # If a handler accepts an input and has no job ids to return, it returns None. The reply is then DONE.
         self._handlers: dict[type[Any], Callable[[Any, float], Reply | None]] = {
-            inputs.Submit: users.submit,
-            inputs.Cancel: users.cancel,
-            inputs.Edit: users.edit,
-            inputs.Hold: users.hold,
-            inputs.Release: users.release,
-            inputs.Preempt: users.preempt,
-            inputs.Requeue: users.requeue,
-            inputs.SubmitWorkload: workloads.submit,
-            inputs.CancelWorkload: workloads.cancel,
-            inputs.RetryWorkload: workloads.retry,
-            inputs.NoteStart: users.note_start,
-            inputs.NoteLongWait: users.note_long_wait,
-            inputs.WarnOfLimit: self.limit_warnings.on_recorded,
-            inputs.AddNode: operators.add_node,
-            inputs.PinKey: operators.pin_key,
-            inputs.SealJournal: operators.seal_journal,
-            inputs.RemoveNode: operators.remove_node,
-            inputs.MarkNode: operators.mark_node,
-            inputs.Drain: operators.drain,
-            inputs.Resume: operators.resume,
-            inputs.SetQuota: operators.set_quota,
-            inputs.UnsetQuota: operators.unset_quota,
-            inputs.SetShare: operators.set_share,
-            inputs.RestartService: services.restart,
-            inputs.ScaleService: services.scale,
-            inputs.HealthReported: HealthHandler(context).on_report,
-            inputs.Reserve: reservations.reserve,
-            inputs.CancelReservation: reservations.cancel,
-            inputs.Rebalance: self.rebalancer.run,
-            inputs.AgentSaidHello: self._on_agent_hello,
-            inputs.AgentReported: agents.on_attempt_report,
-            inputs.MembersReported: agents.on_members_report,
-            inputs.DataFound: self.due_jobs.on_data_found,
-            inputs.OffQueueProcessSeen: agents.on_off_queue_process_seen,
-            inputs.OffQueueProcessGone: agents.on_off_queue_process_gone,
-            inputs.LinkWentDown: agents.on_link_down,
-            inputs.NodeSilent: agents.on_node_silent,
-            inputs.DeclareLost: agents.on_declare_lost,
-            inputs.ControllerStarted: agents.on_controller_started,
-            inputs.GpusIdle: self.idle_gpus.on_idle,
-            inputs.GpusBusy: self.idle_gpus.on_busy,
-            inputs.KeepIdle: self.idle_gpus.keep,
-            inputs.GpuReported: self.gpu_health.on_report,
-            inputs.GpuTroubled: self.gpu_health.on_fault,
-            inputs.GpuChecked: self.gpu_health.on_check,
-            inputs.GpuWasReset: self.gpu_health.on_reset,
-            inputs.CordonGpu: self.gpu_health.cordon,
-            inputs.ResumeGpu: self.gpu_health.resume,
-            inputs.ApplyConfig: self._on_apply_config,
-            inputs.Tick: self._on_tick,
+            job_inputs.Submit: users.submit,
+            job_inputs.Cancel: users.cancel,
+            job_inputs.Edit: users.edit,
+            job_inputs.Hold: users.hold,
+            job_inputs.Release: users.release,
+            job_inputs.Preempt: users.preempt,
+            job_inputs.Requeue: users.requeue,
+            job_inputs.SubmitWorkload: workloads.submit,
+            job_inputs.CancelWorkload: workloads.cancel,
+            job_inputs.RetryWorkload: workloads.retry,
+            controller_inputs.NoteStart: users.note_start,
+            controller_inputs.NoteLongWait: users.note_long_wait,
+            controller_inputs.WarnOfLimit: self.limit_warnings.on_recorded,
+            node_inputs.AddNode: operators.add_node,
+            node_inputs.PinKey: operators.pin_key,
+            controller_inputs.SealJournal: operators.seal_journal,
+            node_inputs.RemoveNode: operators.remove_node,
+            node_inputs.MarkNode: operators.mark_node,
+            node_inputs.Drain: operators.drain,
+            node_inputs.Resume: operators.resume,
+            policy_inputs.SetQuota: operators.set_quota,
+            policy_inputs.UnsetQuota: operators.unset_quota,
+            policy_inputs.SetShare: operators.set_share,
+            policy_inputs.RestartService: services.restart,
+            policy_inputs.ScaleService: services.scale,
+            agent_inputs.HealthReported: HealthHandler(context).on_report,
+            policy_inputs.Reserve: reservations.reserve,
+            policy_inputs.CancelReservation: reservations.cancel,
+            policy_inputs.Rebalance: self.rebalancer.run,
+            agent_inputs.AgentSaidHello: self._on_agent_hello,
+            agent_inputs.AgentReported: agents.on_attempt_report,
+            agent_inputs.MembersReported: agents.on_members_report,
+            controller_inputs.DataFound: self.due_jobs.on_data_found,
+            agent_inputs.OffQueueProcessSeen: agents.on_off_queue_process_seen,
+            agent_inputs.OffQueueProcessGone: agents.on_off_queue_process_gone,
+            agent_inputs.LinkWentDown: agents.on_link_down,
+            agent_inputs.NodeSilent: agents.on_node_silent,
+            node_inputs.DeclareLost: agents.on_declare_lost,
+            controller_inputs.ControllerStarted: agents.on_controller_started,
+            agent_inputs.GpusIdle: self.idle_gpus.on_idle,
+            agent_inputs.GpusBusy: self.idle_gpus.on_busy,
+            job_inputs.KeepIdle: self.idle_gpus.keep,
+            agent_inputs.GpuReported: self.gpu_health.on_report,
+            agent_inputs.GpuTroubled: self.gpu_health.on_fault,
+            agent_inputs.GpuChecked: self.gpu_health.on_check,
+            agent_inputs.GpuWasReset: self.gpu_health.on_reset,
+            node_inputs.CordonGpu: self.gpu_health.cordon,
+            node_inputs.ResumeGpu: self.gpu_health.resume,
+            controller_inputs.ApplyConfig: self._on_apply_config,
+            controller_inputs.Tick: self._on_tick,
         }
 
     def give_no_limit_warnings(self) -> None:
@@ -214,9 +220,9 @@ class Engine:
 
     def handle(self, given: Input, now: float) -> Decision:
         """Handle one input. The events in the returned Decision are already applied to the state."""
-        if isinstance(given, inputs.JobCommand) and given.job not in self.state.jobs:
+        if isinstance(given, JobCommand) and given.job not in self.state.jobs:
             return Decision(reply=no_such_job(given.job))
-        if isinstance(given, inputs.NodeCommand) and given.node not in self.state.nodes.by_name:
+        if isinstance(given, NodeCommand) and given.node not in self.state.nodes.by_name:
             return Decision(reply=no_such_node(given.node))
         reply = self._handlers[type(given)](given, now) or DONE
         if self.pipeline.breaker.faults:
@@ -249,12 +255,12 @@ class Engine:
         if self.services.active:
             self.services.on_event(event)
 
-    def _on_agent_hello(self, given: inputs.AgentSaidHello, now: float) -> Reply | None:
+    def _on_agent_hello(self, given: agent_inputs.AgentSaidHello, now: float) -> Reply | None:
         reply = self._agent_reports.on_agent_hello(given, now)
         self._user_commands.settle_defaults(now)
         return reply
 
-    def _on_apply_config(self, given: inputs.ApplyConfig, now: float) -> None:
+    def _on_apply_config(self, given: controller_inputs.ApplyConfig, now: float) -> None:
         """Change the configuration. The result is the same as after a restart with the new configuration.
         Running jobs continue.
 
@@ -268,7 +274,7 @@ class Engine:
         if new is not None:
             self._build(new, state_under(self.state, new, self.state.jobs.values(), self.state.estimates))
 
-    def _on_tick(self, _given: inputs.Tick, now: float) -> None:
+    def _on_tick(self, _given: controller_inputs.Tick, now: float) -> None:
         """Handle everything that is due, then run a scheduling cycle.
 
         1. If a plugin failed in the last cycle and is called again now, clear the cached results of plugins.
@@ -382,7 +388,7 @@ class Engine:
 
     # --- queries, which do not change the state ---
 
-    def preview(self, given: inputs.Submit, now: float) -> JobSpec | Refusal:
+    def preview(self, given: job_inputs.Submit, now: float) -> JobSpec | Refusal:
         return self._user_commands.preview(given, now)
 
     def with_defaults(self, job: Job, spec: JobSpec) -> JobSpec:

@@ -12,9 +12,9 @@ from dataclasses import replace
 from controller.core.fairshare.offqueue_usage import offqueue_inputs
 from controller.core.lifecycle.failure_classes import classified
 from controller.core.lifecycle.node_loss import is_overdue
-from controller.core.model import inputs
 from controller.core.model.decision.effects import SendToNode
-from controller.core.model.inputs import Input
+from controller.core.model.inputs import agent_inputs
+from controller.core.model.inputs.input import Input
 from controller.core.model.job import Job
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.state.state import State
@@ -166,7 +166,7 @@ class AgentLinks:
                 link.open(self.on_frame)
         if later in self.links:
             self._begin_silence(later)
-            self._tell(inputs.LinkWentDown(later, why))
+            self._tell(agent_inputs.LinkWentDown(later, why))
             asyncio.get_running_loop().call_later(later_s, self._reopen, self.links[later])
 
     async def disconnect_all(self) -> None:
@@ -184,7 +184,7 @@ class AgentLinks:
         """
         match frame:
             case Report(status):
-                self._tell(inputs.AgentReported(node, classified(status, self._pipeline.failures)))
+                self._tell(agent_inputs.AgentReported(node, classified(status, self._pipeline.failures)))
             case Hello():
                 problem = self._lost_entry(frame.journal) if frame.journal else ""
                 problem = problem or self._gpu_owners.claim(node, [gpu.uuid for gpu in frame.facts.gpus])
@@ -194,27 +194,27 @@ class AgentLinks:
                 self.idle_gpus.forget(node)
                 self.gpu_health.forget(node)
                 attempts = tuple(classified(each, self._pipeline.failures) for each in frame.attempts)
-                self._tell(inputs.AgentSaidHello(node, replace(frame, attempts=attempts)))
+                self._tell(agent_inputs.AgentSaidHello(node, replace(frame, attempts=attempts)))
             case LinkLost(why):
                 self._begin_silence(node)
                 self.idle_gpus.forget(node)
                 self.step_relay.forget(node)
-                self._tell(inputs.LinkWentDown(node, why))
+                self._tell(agent_inputs.LinkWentDown(node, why))
             case GpuTrouble(uuid, kind, why, xid):
-                self._tell(inputs.GpuTroubled(node, uuid, kind, why, xid))
+                self._tell(agent_inputs.GpuTroubled(node, uuid, kind, why, xid))
             case GpuChecked(uuid, ok, why, occupied):
                 # Count the check as failed if the measurements still show the problem for which the GPU was
                 # cordoned, even if the agent finds the GPU good.
                 lasting = self.gpu_health.lasting(node, uuid, self._now()) if ok else ""
                 self._tell(
-                    inputs.GpuChecked(
+                    agent_inputs.GpuChecked(
                         node, uuid, ok and not lasting, why or lasting, occupied or bool(lasting)
                     )
                 )
             case GpuReset(uuid, ok, why):
-                self._tell(inputs.GpuWasReset(node, uuid, ok, why))
+                self._tell(agent_inputs.GpuWasReset(node, uuid, ok, why))
             case HealthReport(job, attempt, healthy, why):
-                self._tell(inputs.HealthReported(job, attempt, healthy, why, node))
+                self._tell(agent_inputs.HealthReported(job, attempt, healthy, why, node))
             case GpuReport(samples, uses):
                 self.running_usage.report(node, uses)
                 if samples:
@@ -245,7 +245,7 @@ class AgentLinks:
         for name, since in self._silent_since.items():
             node = state.nodes.get(name)
             if node is not None and is_overdue(state, node, self._pipeline.losses, now - since):
-                self._tell(inputs.NodeSilent(name, now - since))
+                self._tell(agent_inputs.NodeSilent(name, now - since))
         loop = asyncio.get_running_loop()
         again = loop.call_later(SILENCE_CHECK_S, self._check_silence) if self._silent_since else None
         self._silence_timer = again

@@ -17,14 +17,15 @@ from controller.core.accounting.cluster_accounting import ClusterAccounting
 from controller.core.accounting.wait_alarms import WaitAlarms
 from controller.core.engine import Engine
 from controller.core.lifecycle.attempt_reports import merge_member_reports
-from controller.core.model import inputs
 from controller.core.model.decision.decision import Refusal, Reply
 from controller.core.model.decision.effects import Effect
 from controller.core.model.events.attempts import JobPlaced
 from controller.core.model.events.controller import PluginFailed
 from controller.core.model.events.event import Event
 from controller.core.model.events.kinds import event_of
-from controller.core.model.inputs import Input, Tick
+from controller.core.model.inputs import controller_inputs, node_inputs, policy_inputs
+from controller.core.model.inputs.controller_inputs import Tick
+from controller.core.model.inputs.input import Input
 from controller.core.model.job import NEVER
 from controller.core.model.rows import Batch, JournalEntry, UsageRow
 from controller.core.pipeline.pipeline import Pipeline
@@ -226,7 +227,7 @@ class Daemon:
             waiting.data_roots,
             waiting.data_check_s,
             lambda: self.engine.due_jobs.dependencies.data_paths,
-            lambda path: self.tell(inputs.DataFound(path)),
+            lambda path: self.tell(controller_inputs.DataFound(path)),
         )
         self.retention = Retention(
             lambda: self.config.retention, store, self._store_threads.write, self.read, self.ask
@@ -312,7 +313,7 @@ class Daemon:
     async def add_node(self, name: str, host: HostSpec, by: str) -> Reply:
         """Add a node, or change the host settings of an existing node. Attempts on an existing node
         continue."""
-        reply = await self.ask(inputs.AddNode(name, host.labels, host, by))
+        reply = await self.ask(node_inputs.AddNode(name, host.labels, host, by))
         if not isinstance(reply, Refusal):
             await self.agents.close_link(name)
             self.agents.open(self.hosts.link(name, host))
@@ -321,7 +322,7 @@ class Daemon:
     async def remove_node(self, name: str, by: str) -> Reply:
         """Remove a node. If the engine does not refuse the removal, also close the connection to the node's
         agent."""
-        reply = await self.ask(inputs.RemoveNode(name, by))
+        reply = await self.ask(node_inputs.RemoveNode(name, by))
         if not isinstance(reply, Refusal):
             await self.agents.remove_node(name)
         return reply
@@ -332,7 +333,7 @@ class Daemon:
         nodes = {*self.config.nodes, *self.state.nodes.by_name}
         for node, key in read_legacy_file(path).items():
             if node in nodes and node not in self.state.host_keys:
-                await self.ask(inputs.PinKey(node, key, path.name))
+                await self.ask(node_inputs.PinKey(node, key, path.name))
         if path.exists():
             path.rename(path.with_name(f"{path.name}.imported"))
 
@@ -535,7 +536,7 @@ class Daemon:
             if not waiter.done():
                 waiter.set_result(None)
 
-    async def _estimate_starts(self) -> list[inputs.NoteStart]:
+    async def _estimate_starts(self) -> list[controller_inputs.NoteStart]:
         """Return inputs that record the estimated starts of a few waiting jobs without an estimate. When such
         a job starts, the engine compares its start with the estimate (`corral report starts`). Estimates that
         `corral explain` computes for users are not recorded.
@@ -556,7 +557,7 @@ class Daemon:
         return [*self.wait_alarms.due(self.state, self.config.scheduler.wait_alarm, self.now())]
 
     async def _order_rebalancing(self) -> list[Input]:
-        return [inputs.Rebalance(AUTO)]
+        return [policy_inputs.Rebalance(AUTO)]
 
     # --- processing of one batch of inputs ---
 
@@ -685,7 +686,7 @@ class Daemon:
         # Put the input ControllerStarted before all other inputs, so that the journal first records that the
         # nodes are not connected.
         if recovered.nodes_lost and self.standby is None:
-            self._inbox.put_first(inputs.ControllerStarted(recovered.nodes_lost))
+            self._inbox.put_first(controller_inputs.ControllerStarted(recovered.nodes_lost))
         elif self.standby is not None:
             show_connected(self.state, recovered.nodes_lost)
         self.accounting.load(self.state, recovered.notes)
@@ -702,7 +703,7 @@ class Daemon:
         are on disk already, if the batch has no input but ControllerStarted, or if the engine has crashed too
         often in the last minute.
         """
-        blamed = any(not isinstance(given, inputs.ControllerStarted) for given, _ in batch)
+        blamed = any(not isinstance(given, controller_inputs.ControllerStarted) for given, _ in batch)
         if isinstance(failure, StoreFailure) or self.seq != seq_before or not blamed:
             return False
         now = time.monotonic()

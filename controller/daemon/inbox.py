@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from controller.core.model.decision.decision import Reply
-from controller.core.model.inputs import ApplyConfig, Input
+from controller.core.model.inputs.controller_inputs import ApplyConfig
+from controller.core.model.inputs.input import Input
 
 PendingInput = tuple[Input, "asyncio.Future[Reply] | None"]
 """An input, and the future of its reply. The future is None if no caller waits for a reply."""

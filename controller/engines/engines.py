@@ -13,8 +13,9 @@ from pathlib import Path
 from controller.config import Config, ConfigProblem, problem_at
 from controller.config.tables.engines import EngineSection
 from controller.core.cluster.node import Node
-from controller.core.model import inputs
 from controller.core.model.decision.decision import Refusal, Reply
+from controller.core.model.inputs import node_inputs
+from controller.core.model.inputs.input import Input
 from controller.core.model.job import Job
 from controller.core.state.state import State
 from controller.engines.contract import EngineScope, EngineType, ForeignNode, PilotAgent
@@ -40,7 +41,7 @@ class Controller:
     now: Callable[[], float]
     may_act: Callable[[], bool]
     """Return whether this controller may send orders."""
-    ask: Callable[[inputs.Input], Awaitable[Reply]]
+    ask: Callable[[Input], Awaitable[Reply]]
     open_link: Callable[[NodeLink], None]
     close_link: Callable[[str], Awaitable[None]]
     remove_node: Callable[[str, str], Awaitable[Reply]]
@@ -132,10 +133,10 @@ class Engines:
         by = f"engine {engine}"
 
         async def drain(node: str, why: str) -> None:
-            await controller.ask(inputs.Drain(node, by, why))
+            await controller.ask(node_inputs.Drain(node, by, why))
 
         async def resume(node: str) -> None:
-            await controller.ask(inputs.Resume(node, by))
+            await controller.ask(node_inputs.Resume(node, by))
 
         async def add(node: str) -> bool:
             there = self._node(node)
@@ -144,7 +145,7 @@ class Engines:
                 return False
             taint = Taint(ENGINE_LABEL, Effect.NO_SCHEDULE, engine)
             taints = (taint,) if section.only_on_request else ()
-            await controller.ask(inputs.AddNode(node, by=by, taints=taints))
+            await controller.ask(node_inputs.AddNode(node, by=by, taints=taints))
             return True
 
         return NodeActions(

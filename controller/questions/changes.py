@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from controller.config import Config, ConfigRefused, load_text, problem_at
 from controller.config.differences import DECIDING
 from controller.core.engine import Engine
-from controller.core.model import inputs
 from controller.core.model.decision.decision import Refusal
-from controller.core.model.inputs import Input, Requester
+from controller.core.model.inputs import agent_inputs, job_inputs, node_inputs, policy_inputs
+from controller.core.model.inputs.input import Input, Requester
 from controller.core.pipeline.pipeline import Pipeline
 from controller.questions.engine_copy.engine_copy import QuestionRefused
 from controller.registry import build_pipeline
@@ -57,19 +57,22 @@ def changes_of(question: WhatIf, engine: Engine, user: str, asker: Requester | N
     """
     return [
         *(each for more in question.nodes for each in _joining(more, engine, user)),
-        *(inputs.MarkNode(each.node, user, each.labels, each.taints) for each in question.marks),
-        *(inputs.SetShare(each.share, each.weight, user, each.soft, each.hard) for each in question.shares),
+        *(node_inputs.MarkNode(each.node, user, each.labels, each.taints) for each in question.marks),
+        *(
+            policy_inputs.SetShare(each.share, each.weight, user, each.soft, each.hard)
+            for each in question.shares
+        ),
         *(_quota(each, user) for each in question.quotas),
-        *(inputs.Cancel(job, user) for job in question.cancel),
-        *(inputs.Preempt(job, user, question.stay_held) for job in question.preempt),
-        *(inputs.Hold(job, user, asker) for job in question.hold),
-        *(inputs.Release(job, user, asker) for job in question.release),
-        *(inputs.Drain(node, user, WHY, question.drain_by) for node in question.drain),
+        *(job_inputs.Cancel(job, user) for job in question.cancel),
+        *(job_inputs.Preempt(job, user, question.stay_held) for job in question.preempt),
+        *(job_inputs.Hold(job, user, asker) for job in question.hold),
+        *(job_inputs.Release(job, user, asker) for job in question.release),
+        *(node_inputs.Drain(node, user, WHY, question.drain_by) for node in question.drain),
         *(each for node in question.resume for each in _resumed(node, engine, user)),
-        *(inputs.CancelReservation(name, user) for name in question.cancel_reservations),
-        *(inputs.Reserve(spec, user) for spec in question.reserve),
+        *(policy_inputs.CancelReservation(name, user) for name in question.cancel_reservations),
+        *(policy_inputs.Reserve(spec, user) for spec in question.reserve),
         *(_edit(each, user, asker) for each in question.edit),
-        *(inputs.Submit(spec, user, asker=asker) for spec in question.submit),
+        *(job_inputs.Submit(spec, user, asker=asker) for spec in question.submit),
     ]
 
 
@@ -77,7 +80,7 @@ def _edit(each: JobEdit, user: str, asker: Requester | None) -> Input:
     """Return the input that edits a job. A longer time limit is accepted even if it delays other jobs,
     because the answer to the what-if question names these jobs.
     """
-    return inputs.Edit(each.job, user, each.changes, asker=asker, delays_nobody=True)
+    return job_inputs.Edit(each.job, user, each.changes, asker=asker, delays_nobody=True)
 
 
 def _resumed(name: str, engine: Engine, user: str) -> Iterator[Input]:
@@ -87,18 +90,18 @@ def _resumed(name: str, engine: Engine, user: str) -> Iterator[Input]:
     node, _, gpu = name.rpartition(":")
     there = engine.state.nodes.get(node)
     if there is None or not (gpu.isascii() and gpu.isdigit()):
-        yield inputs.Resume(name, user)
+        yield node_inputs.Resume(name, user)
         return
-    yield inputs.ResumeGpu(node, int(gpu), user)
+    yield node_inputs.ResumeGpu(node, int(gpu), user)
     for each in there.facts.gpus:
         if each.index == int(gpu):
-            yield inputs.GpuChecked(node, each.uuid, ok=True)
+            yield agent_inputs.GpuChecked(node, each.uuid, ok=True)
 
 
 def _quota(each: QuotaEdit, user: str) -> Input:
     if each.quota is None:
-        return inputs.UnsetQuota(each.scope, each.name, user)
-    return inputs.SetQuota(each.scope, each.name, each.quota, user)
+        return policy_inputs.UnsetQuota(each.scope, each.name, user)
+    return policy_inputs.SetQuota(each.scope, each.name, each.quota, user)
 
 
 def _joining(more: MoreNodes, engine: Engine, user: str) -> Iterator[Input]:
@@ -123,5 +126,5 @@ def _joining(more: MoreNodes, engine: Engine, user: str) -> Iterator[Input]:
             replace(gpu, uuid=f"{gpu.uuid}+{number}", health=GpuHealth.OK) for gpu in like.facts.gpus
         )
         facts = replace(like.facts, gpus=gpus)
-        yield inputs.AddNode(name, like.effective_labels, None, user, like.taints)
-        yield inputs.AgentSaidHello(name, Hello(name, like.version, WHY, WHY, facts, ()))
+        yield node_inputs.AddNode(name, like.effective_labels, None, user, like.taints)
+        yield agent_inputs.AgentSaidHello(name, Hello(name, like.version, WHY, WHY, facts, ()))

@@ -11,7 +11,9 @@ from functools import partial
 from controller.core.engine import Engine
 from controller.core.explain.blockers import deadline_texts, limit_blocker
 from controller.core.forecast.forecast import forecast, with_run_times
-from controller.core.model.inputs import Edit, Input, Preempt, SetQuota
+from controller.core.model.inputs.input import Input
+from controller.core.model.inputs.job_inputs import Edit, Preempt
+from controller.core.model.inputs.policy_inputs import SetQuota
 from controller.core.model.job import NEVER, Job
 from controller.core.quota.limit_exceeded import LimitExceeded
 from controller.core.quota.usage_counters import GPU, RUNNING

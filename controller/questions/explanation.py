@@ -16,7 +16,8 @@ from controller.core.forecast.start_outlook import (
     why_no_start,
 )
 from controller.core.model.events.nominations import PreemptionPlanned, Victim
-from controller.core.model.inputs import Input, Release
+from controller.core.model.inputs.input import Input
+from controller.core.model.inputs.job_inputs import Release
 from controller.core.model.job import NEVER
 from controller.core.model.start_estimates import LATEST, LIKELY
 from controller.questions.engine_copy.engine_copy import EngineCopy

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from controller.core.engine import Engine
 from controller.core.forecast.forecast import Forecast, forecast, fork, with_run_times
-from controller.core.model.inputs import Edit
+from controller.core.model.inputs.job_inputs import Edit
 from controller.core.model.job import NEVER, Job
 from controller.core.model.start_estimates import PROMISE
 from controller.questions.engine_copy.engine_copy import EngineCopy

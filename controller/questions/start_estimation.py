@@ -7,7 +7,7 @@ from collections.abc import Container, Iterator
 
 from controller.core.engine import Engine
 from controller.core.forecast.forecast import Forecast, forecast, with_run_times
-from controller.core.model.inputs import NoteStart
+from controller.core.model.inputs.controller_inputs import NoteStart
 from controller.core.model.job import Job
 from controller.core.model.start_estimates import LATEST, LIKELY
 from controller.questions.engine_copy.engine_copy import EngineCopy

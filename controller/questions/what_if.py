@@ -10,7 +10,8 @@ from controller.core.engine import Engine
 from controller.core.forecast.forecast import Forecast, first_in_queue, forecast, fork, with_run_times
 from controller.core.forecast.smallest_change import suggestions
 from controller.core.model.decision.decision import Accepted
-from controller.core.model.inputs import Input, Requester, Tick
+from controller.core.model.inputs.controller_inputs import Tick
+from controller.core.model.inputs.input import Input, Requester
 from controller.core.model.job import NEVER, Job
 from controller.questions.changes import changes_of, other_config
 from controller.questions.engine_copy.engine_copy import EngineCopy, FirstPart

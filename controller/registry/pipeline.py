@@ -38,9 +38,9 @@ from controller.core.framework.profiles import DEFAULT_PROFILE, Profile
 from controller.core.input_handlers.admission import DEFAULT_QUEUE
 from controller.core.lifecycle.failure_classes import FailureRule
 from controller.core.lifecycle.node_loss import NodeLossPolicy
-from controller.core.model import inputs
 from controller.core.model.events.nodes import Overcommit
 from controller.core.model.events.nominations import WINDOW
+from controller.core.model.inputs import node_inputs
 from controller.core.model.job import NEVER
 from controller.core.model.time_limits import TimeLimitRules
 from controller.core.model.wait_state import WaitRules
@@ -415,7 +415,7 @@ def gpu_health_policy_of(config: Config) -> GpuHealthPolicy:
     )
 
 
-def nodes_of(config: Config) -> Iterator[inputs.AddNode]:
+def nodes_of(config: Config) -> Iterator[node_inputs.AddNode]:
     """Return the engine's inputs that add the nodes of the configuration."""
     for name, node in config.nodes.items():
-        yield inputs.AddNode(name, node.labels, taints=tuple(map(parse_taint, node.taints)))
+        yield node_inputs.AddNode(name, node.labels, taints=tuple(map(parse_taint, node.taints)))

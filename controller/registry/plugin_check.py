@@ -5,7 +5,7 @@ them.
 from __future__ import annotations
 
 from controller.core.engine import Engine
-from controller.core.model import inputs
+from controller.core.model.inputs import agent_inputs, controller_inputs, job_inputs
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.state.state import State
 from wire.agent.reports import GpuFacts, Hello, NodeFacts
@@ -19,7 +19,7 @@ def failing_plugins(pipeline: Pipeline) -> tuple[str, ...]:
     """Return a text with the name and the error of each plugin that fails when a job with one GPU is placed
     on an example node."""
     engine = Engine(pipeline, State(pipeline.order, sharing=pipeline.sharing))
-    engine.handle(inputs.AgentSaidHello("example", Hello("example", "0", "boot", "i", _NODE)), 0.0)
-    engine.handle(inputs.Submit(JobSpec(command=("true",), gpus=1.0), "example"), 0.0)
-    engine.handle(inputs.Tick(), 0.0)
+    engine.handle(agent_inputs.AgentSaidHello("example", Hello("example", "0", "boot", "i", _NODE)), 0.0)
+    engine.handle(job_inputs.Submit(JobSpec(command=("true",), gpus=1.0), "example"), 0.0)
+    engine.handle(controller_inputs.Tick(), 0.0)
     return pipeline.breaker.failing

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from controller.core.lifecycle.node_loss import silence_limits
-from controller.core.model import inputs
+from controller.core.model.inputs import agent_inputs
 from controller.sim.virtual_agents import hello_of
 from wire.agent.reports import NodeFacts
 
@@ -50,7 +50,7 @@ class LostNodes:
         if name in self.lost_at:
             return
         self.lost_at[name] = now = simulation.now
-        simulation.tell(inputs.LinkWentDown(name, why))
+        simulation.tell(agent_inputs.LinkWentDown(name, why))
         engine = simulation.engine
         node = engine.state.nodes.by_name[name]
         for silent_s in silence_limits(engine.state, node, engine.pipeline.losses):
@@ -60,7 +60,7 @@ class LostNodes:
         # Tell the engine only if the node has had no connection since `lost_at`. If it was connected in
         # between, this callback is obsolete.
         if self.lost_at.get(name) == lost_at and name in self._simulation.engine.state.nodes.by_name:
-            self._simulation.tell(inputs.NodeSilent(name, now - lost_at))
+            self._simulation.tell(agent_inputs.NodeSilent(name, now - lost_at))
 
     def connect(self, name: str, facts: NodeFacts) -> None:
         """Connect the agent of a lost node or of a new one, and report all attempts that the agent has."""
@@ -69,4 +69,4 @@ class LostNodes:
         attempts = simulation.agents.on_node(name)
         for status in attempts:
             simulation.subtract_saved_work(status)
-        simulation.tell(inputs.AgentSaidHello(name, hello_of(name, facts, self._boots[name], attempts)))
+        simulation.tell(agent_inputs.AgentSaidHello(name, hello_of(name, facts, self._boots[name], attempts)))

@@ -8,11 +8,12 @@ from dataclasses import replace
 
 from controller.core.accounting.cluster_accounting import ClusterAccounting
 from controller.core.engine import Engine
-from controller.core.model import inputs
 from controller.core.model.decision.decision import Accepted, Decision, Refusal, Reply
 from controller.core.model.decision.effects import SendToNodes, StartAttempt
 from controller.core.model.events.event import Event
-from controller.core.model.inputs import Input, Tick
+from controller.core.model.inputs import agent_inputs, controller_inputs, job_inputs, policy_inputs
+from controller.core.model.inputs.controller_inputs import Tick
+from controller.core.model.inputs.input import Input
 from controller.core.model.job import NEVER
 from controller.core.rebalance.rebalancer import AUTO
 from controller.sim.lost_nodes import LostNodes
@@ -113,7 +114,7 @@ class Simulation:
             self.schedule(first + self._rules.interval_s, REBALANCE, self._rebalance)
 
     def _rebalance(self, now: float) -> None:
-        self.tell(inputs.Rebalance(AUTO))
+        self.tell(policy_inputs.Rebalance(AUTO))
         # Stop rebalancing when no other callback is left, because rebalancing would keep the simulation
         # running forever.
         if self._heap:
@@ -148,7 +149,7 @@ class Simulation:
                 message = f"job {refused} of the log, on which this job depends, was refused"
                 return Refusal("not_found", message, "after")
             spec = replace(spec, after=tuple(map(self._with_job_id, spec.after)))
-        return self.tell(inputs.Submit(spec, work.user)).reply
+        return self.tell(job_inputs.Submit(spec, work.user)).reply
 
     def _with_job_id(self, dependency: Dependency) -> Dependency:
         _, underscore, index = dependency.job.partition("_")
@@ -209,7 +210,7 @@ class Simulation:
         self._report(key, started)
         job = self.engine.state.jobs[key[0]]
         if job.spec.health is not None and job.state is JobState.RUNNING:
-            self.tell(inputs.HealthReported(*key, healthy=True))
+            self.tell(agent_inputs.HealthReported(*key, healthy=True))
 
     def _schedule_checkpoint(self, key: Key, nodes: Sequence[str]) -> None:
         """Schedule the next checkpoint of an attempt that writes checkpoints during its run."""
@@ -239,7 +240,9 @@ class Simulation:
         node, status = next(iter(reports.items()))
         self.subtract_saved_work(status)
         self.tell(
-            inputs.AgentReported(node, status) if len(reports) == 1 else inputs.MembersReported(*key, reports)
+            agent_inputs.AgentReported(node, status)
+            if len(reports) == 1
+            else agent_inputs.MembersReported(*key, reports)
         )
 
     def subtract_saved_work(self, status: AttemptStatus) -> None:
@@ -270,7 +273,7 @@ class Simulation:
             self.accounting.advance(self.engine, self.now)
         facts = {node.name: node.facts for node in self.engine.state.nodes}
         self.engine, connected = restarted(self.engine.state, self.engine.pipeline)
-        self.tell(inputs.ControllerStarted(connected))
+        self.tell(controller_inputs.ControllerStarted(connected))
         for name in connected:
             self.lost_nodes.connect(name, facts[name])
 

@@ -25,7 +25,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from controller.core.cluster.gpus.gpu_health import GpuHealthPolicy, HealthAction
-from controller.core.model.inputs import GpuTroubled, Input
+from controller.core.model.inputs.agent_inputs import GpuTroubled
+from controller.core.model.inputs.input import Input
 from wire.agent.reports import GpuProcess, GpuSample
 from wire.names import TroubleKind
 from wire.text import counted, memory

@@ -7,8 +7,8 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator
 
 from controller.core.lifecycle.idle_gpus import IdlePolicy
-from controller.core.model import inputs
-from controller.core.model.inputs import Input
+from controller.core.model.inputs import agent_inputs
+from controller.core.model.inputs.input import Input
 from controller.core.model.job import Job
 from wire.agent.reports import GpuSample
 from wire.names import JobState
@@ -183,9 +183,9 @@ class IdleGpuWatch:
             window_s = after_s or _DEFAULT_S
             since = self._job_idle_since(job, job.started_at, now, window_s) if after_s else None
             if since is not None and now - since >= after_s:
-                yield inputs.GpusIdle(job.id, job.attempt, since)
+                yield agent_inputs.GpusIdle(job.id, job.attempt, since)
             elif job.idle_since is not None and self._is_busy(job, job.started_at, now, window_s):
-                yield inputs.GpusBusy(job.id, job.attempt)
+                yield agent_inputs.GpusBusy(job.id, job.attempt)
 
     def _job_idle_since(self, job: Job, begun: float, now: float, window_s: float) -> float | None:
         """Return the time since which all GPUs of the job are idle; None if a GPU is not idle or has no

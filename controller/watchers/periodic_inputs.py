@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 
-from controller.core.model.inputs import Input
+from controller.core.model.inputs.input import Input
 from controller.store.errors import StoreUnavailable
 
 

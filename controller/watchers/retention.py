@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from controller.config import RetentionSection
-from controller.core.model import inputs
 from controller.core.model.decision.decision import Reply
-from controller.core.model.inputs import Input
+from controller.core.model.inputs import controller_inputs
+from controller.core.model.inputs.input import Input
 from controller.store.errors import StoreFailure
 from controller.store.store import Store
 
@@ -106,7 +106,7 @@ class Retention:
         through = await self._read(lambda: self._store.old_entries(before, most, LEAST))
         if through - first >= LEAST:
             digest = await self._read(lambda: self._store.hash_of(through))
-            await self._ask(inputs.SealJournal(through, digest))
+            await self._ask(controller_inputs.SealJournal(through, digest))
         sealed = await self._read(self._store.sealed)
         while self._store.begins < sealed:
             await self._batch(lambda: self._store.delete_entries(sealed, ENTRIES_AT_ONCE))

@@ -16,7 +16,7 @@ from controller.core.backfill.cycle import Cycle
 from controller.core.input_handlers.agent_reports import AgentReports
 from controller.core.input_handlers.user_commands import UserCommands
 from controller.core.invariants import find_violations
-from controller.core.model import inputs
+from controller.core.model.inputs import agent_inputs, job_inputs
 from controller.daemon.daemon import CLOCK_CHECK_S
 from controller.nodes.link import LinkLost
 from tests.controller.api.running_controller import PATIENCE_S, start_controller
@@ -33,7 +33,7 @@ async def test_readers_are_answered_under_constant_inputs() -> None:
 
         async def flood() -> None:
             while True:
-                daemon.tell(inputs.Submit(held, "ada", ""))
+                daemon.tell(job_inputs.Submit(held, "ada", ""))
                 await asyncio.sleep(0)
 
         flooding = asyncio.create_task(flood())
@@ -167,7 +167,7 @@ async def test_controller_stops_while_the_store_is_locked(monkeypatch: pytest.Mo
             shell.execute("BEGIN IMMEDIATE")
             status, _ = await api.post("/v1/jobs", {"spec": {"command": ["true"]}})
             assert status == 503
-            api.daemon.tell(inputs.Submit(JobSpec(command=("true",)), "ada", ""))
+            api.daemon.tell(job_inputs.Submit(JobSpec(command=("true",)), "ada", ""))
 
 
 @dataclass
@@ -213,14 +213,14 @@ async def test_report_that_crashes_the_engine_is_quarantined(monkeypatch: pytest
         await api.join("gpu01")
         job = await api.submit()
         await api.started(job)
-        api.daemon.tell(inputs.AgentReported("gpu01", AttemptStatus(job, 1, 100, 1.0, 2.0, why="bug")))
+        api.daemon.tell(agent_inputs.AgentReported("gpu01", AttemptStatus(job, 1, 100, 1.0, 2.0, why="bug")))
         async with asyncio.timeout(PATIENCE_S):
             while not bug.met:
                 await asyncio.sleep(0)
         assert (await api.get(f"/v1/jobs/{job}"))[1]["job"]["state"] == "RUNNING"
         told = AttemptStatus(job, 1, 100, 1.0)
         hello = Hello("gpu01", "0.1.0", "boot", "i", facts("gpu01"), (told,))
-        await api.handle(inputs.AgentSaidHello("gpu01", hello))
+        await api.handle(agent_inputs.AgentSaidHello("gpu01", hello))
         await api.ended(job)
         assert api.daemon.state.jobs[job].state is JobState.COMPLETED
 

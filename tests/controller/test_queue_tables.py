@@ -12,9 +12,9 @@ import pytest
 from controller.config import ConfigRefused, load_text
 from controller.core.explain.why_no_preemption import why_no_preemption
 from controller.core.forecast.forecast import forecast, fork
-from controller.core.model import inputs
 from controller.core.model.decision.decision import Accepted, Refusal
-from controller.core.model.inputs import Requester
+from controller.core.model.inputs import agent_inputs, job_inputs, node_inputs
+from controller.core.model.inputs.input import Requester
 from controller.registry import build_pipeline
 from controller.registry.checks.policy_summary import queue_policies
 from tests.engine_harness import EngineHarness, spec
@@ -30,11 +30,11 @@ def under(text: str, nodes: int = 1) -> EngineHarness:
 
 
 def refused(harness: EngineHarness, user: str = "ada", **asked: Any) -> Refusal:
-    return harness.refuse(inputs.Submit(spec(**asked), user, asker=Requester(user)))
+    return harness.refuse(job_inputs.Submit(spec(**asked), user, asker=Requester(user)))
 
 
 def accepted(harness: EngineHarness, user: str = "ada", **asked: Any) -> None:
-    reply = harness.tell(inputs.Submit(spec(**asked), user, asker=Requester(user))).reply
+    reply = harness.tell(job_inputs.Submit(spec(**asked), user, asker=Requester(user))).reply
     assert isinstance(reply, Accepted), reply
 
 
@@ -196,9 +196,9 @@ def test_a_job_of_a_protected_queue_is_not_moved() -> None:
         harness = under(text + table, nodes=2)
         for _ in range(2):
             running(harness, gpus=5, queue="book", checkpoint_signal="USR1")
-        harness.tell(inputs.Cancel(2, "ada"))
+        harness.tell(job_inputs.Cancel(2, "ada"))
         harness.exit(2, 0)
-        harness.tell(inputs.Drain("n1", "root"))
+        harness.tell(node_inputs.Drain("n1", "root"))
         assert bool(harness.engine.rebalancer.proposals(harness.now)) == moved
 
 
@@ -248,7 +248,7 @@ def test_a_queue_limits_the_waiting_and_running_jobs_of_each_user() -> None:
     assert refused(harness, queue="book", array="0-1").message == (
         "user 'ada' has 2 jobs in queue 'book', and may have 3 jobs there"
     )
-    harness.tell(inputs.Edit(waiting, "ada", {"queue": "book"}))
+    harness.tell(job_inputs.Edit(waiting, "ada", {"queue": "book"}))
     assert harness.job(waiting).spec.queue == "book"
     harness.submit(spec(8, queue="book"), "bob")
     refused(harness, queue="book")
@@ -353,9 +353,9 @@ def test_each_queue_decides_what_happens_to_idle_jobs(queue: str, state: JobStat
     )
     job = running(harness, gpus=1, queue=queue)
     harness.now += 3_600.0
-    harness.tell(inputs.GpusIdle(job, 1, harness.now - 1_800.0))
+    harness.tell(agent_inputs.GpusIdle(job, 1, harness.now - 1_800.0))
     harness.now += 10.0
-    harness.tell(inputs.GpusIdle(job, 1, harness.now - 1_810.0))
+    harness.tell(agent_inputs.GpusIdle(job, 1, harness.now - 1_810.0))
     assert (harness.job(job).stopping is Reason.IDLE) == (state is not None)
     if state is not None:
         harness.exit(job, None, signal=15)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.core.model import inputs
+from controller.core.model.inputs import job_inputs
 from controller.core.model.rows import Batch
 from controller.core.state.job_and_node_rows import changed_rows
 from controller.core.state.note_rows import changed_notes
@@ -30,7 +30,7 @@ def path() -> Iterator[Path]:
     harness.tick()
     harness.start(first)
     harness.exit(first, 3)
-    harness.tell(inputs.Cancel(second, "ada"))
+    harness.tell(job_inputs.Cancel(second, "ada"))
     with scratch() as directory:
         with closing(Store.open(f"sqlite:///{directory}/corral.db")) as store:
             entries = tuple(entry_of(seq, event) for seq, event in enumerate(harness.events, 1))

@@ -14,8 +14,8 @@ from controller.core.forecast.forecast import forecast, fork, with_run_times
 from controller.core.forecast.smallest_change import suggestions
 from controller.core.framework.interfaces import DeadlinePolicy, PreemptionGuards
 from controller.core.framework.profiles import Profile
-from controller.core.model import inputs
 from controller.core.model.decision.decision import Refusal
+from controller.core.model.inputs import job_inputs, node_inputs, policy_inputs
 from controller.core.model.job import NEVER
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.quota.quota_config import QuotaConfig
@@ -135,22 +135,24 @@ def build(
         harness.join(name, **host)
     if site["taint"]:
         taint = Taint("dedicated", Effect.NO_SCHEDULE, "ml")
-        harness.tell(inputs.MarkNode(site["taint"], "root", {}, {"dedicated:NoSchedule": taint.value}))
+        harness.tell(node_inputs.MarkNode(site["taint"], "root", {}, {"dedicated:NoSchedule": taint.value}))
     if site["drain"]:
         harness.tell_drain(site["drain"])
     for node, gpu in site["cordon"]:
-        harness.tell(inputs.CordonGpu(node, gpu, "root"))
+        harness.tell(node_inputs.CordonGpu(node, gpu, "root"))
     if site["reserve"]:
         begins = harness.now + site["reserve_in"]
-        harness.tell(inputs.Reserve(ReservationSpec("upkeep", begins, HOUR, nodes=site["reserve"]), "root"))
+        harness.tell(
+            policy_inputs.Reserve(ReservationSpec("upkeep", begins, HOUR, nodes=site["reserve"]), "root")
+        )
     ids = []
     for at, each in enumerate(jobs):
-        reply = harness.tell(inputs.Submit(each, "abc"[at % 3])).reply
+        reply = harness.tell(job_inputs.Submit(each, "abc"[at % 3])).reply
         if not isinstance(reply, Refusal):
             ids.append(reply.jobs[0])
     if site["quota"] is not None:
         limits = Quota(soft=site["quota"]) if site["soft"] else Quota(site["quota"])
-        harness.tell(inputs.SetQuota("user", "a", limits, "root"))
+        harness.tell(policy_inputs.SetQuota("user", "a", limits, "root"))
     harness.tick()
     for job in ids:
         if harness.job(job).state is JobState.SCHEDULED:

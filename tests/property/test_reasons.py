@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import given, settings
 
-from controller.core.model import inputs
+from controller.core.model.inputs import agent_inputs, job_inputs, node_inputs, policy_inputs
 from controller.core.pipeline.pipeline import Pipeline
 from tests.engine_harness import EngineHarness
 from tests.property.test_advice import EXAMPLES, STATES, build
@@ -56,23 +56,23 @@ def _take_away(
         _cancel(harness, [each for each in live if each not in waiting])
     if reason is Reason.RESOURCES:
         for node in [node.name for node in harness.state.nodes.rows if node.drained]:
-            harness.tell(inputs.Resume(node, "root"))
+            harness.tell(node_inputs.Resume(node, "root"))
         for node, gpu in site["cordon"]:
-            harness.tell(inputs.ResumeGpu(node, gpu, "root"))
-            harness.tell(inputs.GpuChecked(node, f"GPU-{node}-{gpu}", True))
+            harness.tell(node_inputs.ResumeGpu(node, gpu, "root"))
+            harness.tell(agent_inputs.GpuChecked(node, f"GPU-{node}-{gpu}", True))
         if site["taint"]:
-            harness.tell(inputs.MarkNode(site["taint"], "root", {}, {"dedicated:NoSchedule": None}))
+            harness.tell(node_inputs.MarkNode(site["taint"], "root", {}, {"dedicated:NoSchedule": None}))
     elif reason is Reason.RESERVATION:
-        harness.tell(inputs.CancelReservation("upkeep", "root"))
+        harness.tell(policy_inputs.CancelReservation("upkeep", "root"))
     elif reason is Reason.QUOTA:
-        harness.tell(inputs.UnsetQuota("user", "a", "root"))
+        harness.tell(policy_inputs.UnsetQuota("user", "a", "root"))
     elif reason is Reason.DEADLINE:
-        harness.tell(inputs.Edit(job, "root", {"deadline_at": None}))
+        harness.tell(job_inputs.Edit(job, "root", {"deadline_at": None}))
 
 
 def _cancel(harness: EngineHarness, jobs: Iterable[int]) -> None:
     for job in jobs:
-        harness.tell(inputs.Cancel(job, "root"))
+        harness.tell(job_inputs.Cancel(job, "root"))
         for node in harness.nodes_of(job):
             if harness.job(job).members[node].ended_at is None:
                 harness.exit(job, None, node, signal=15, why="cancelled")

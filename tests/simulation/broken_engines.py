@@ -9,14 +9,14 @@ from controller.core.engine import Engine
 from controller.core.input_handlers.agent_reports import AgentReports
 from controller.core.lifecycle.gang_barrier import node_addresses
 from controller.core.lifecycle.stop import Stopper
-from controller.core.model import inputs
 from controller.core.model.decision.decision import Decision
 from controller.core.model.decision.effects import SendToNode
 from controller.core.model.decision.start_orders import start_frames
 from controller.core.model.events.attempts import AttemptExited, JobRequeued
 from controller.core.model.events.queued import JobHeld
 from controller.core.model.exit_outcome import outcome_of
-from controller.core.model.inputs import Input
+from controller.core.model.inputs import agent_inputs, job_inputs
+from controller.core.model.inputs.input import Input
 from controller.core.model.job import NEVER, Job
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.state.apply import apply
@@ -31,7 +31,7 @@ class RunsTwice(Engine):
     """Queues a job again as soon as the link to its node is down, although the job may still run."""
 
     def handle(self, given: Input, now: float) -> Decision:
-        if isinstance(given, inputs.LinkWentDown):
+        if isinstance(given, agent_inputs.LinkWentDown):
             node = self.state.nodes.get(given.node)
             for job in [self.state.jobs[job] for job in (node.held if node is not None else ())]:
                 if not job.stopping:
@@ -159,7 +159,7 @@ class ForgetsStops(_LosesOrders):
     """Never sends a lost stop order again."""
 
     lost = staticmethod(
-        lambda given, order: isinstance(given, inputs.AgentSaidHello) and isinstance(order.frame, Stop)
+        lambda given, order: isinstance(given, agent_inputs.AgentSaidHello) and isinstance(order.frame, Stop)
     )
 
 
@@ -191,7 +191,7 @@ class IgnoresLeases(Engine):
 
     def handle(self, given: Input, now: float) -> Decision:
         return super().handle(
-            replace(given, for_s=1e6) if isinstance(given, inputs.NodeSilent) else given, now
+            replace(given, for_s=1e6) if isinstance(given, agent_inputs.NodeSilent) else given, now
         )
 
 
@@ -214,7 +214,7 @@ class StartsHeldJobs(Engine):
 
     def handle(self, given: Input, now: float) -> Decision:
         decision = super().handle(given, now)
-        if isinstance(given, inputs.Hold) and decision.events:
+        if isinstance(given, job_inputs.Hold) and decision.events:
             job = self.state.jobs[given.job]
             self.state.queue_of(job).add(job.id, job.ask, (*self.state.order.rank(job), job.id))
         return decision
@@ -224,7 +224,7 @@ class SaysLessThanItDoes(Engine):
     """Changes the state without an event."""
 
     def handle(self, given: Input, now: float) -> Decision:
-        job = self.state.jobs.get(given.job) if isinstance(given, inputs.Cancel) else None
+        job = self.state.jobs.get(given.job) if isinstance(given, job_inputs.Cancel) else None
         if job is not None and job.state is JobState.QUEUED and not job.held:
             apply(self.state, JobHeld(job.id, now, "nobody"))
         return super().handle(given, now)

@@ -17,7 +17,8 @@ from controller.core.model.decision.decision import Decision, Reply
 from controller.core.model.decision.effects import Effect
 from controller.core.model.events.event import Event
 from controller.core.model.events.kinds import body_of, event_of, kind_of
-from controller.core.model.inputs import ControllerStarted, Input, Tick
+from controller.core.model.inputs.controller_inputs import ControllerStarted, Tick
+from controller.core.model.inputs.input import Input
 from controller.core.model.rows import JobRow, NodeRow, NoteRow
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.preemption.scavengers import scavengers_yield

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from controller.core.model import inputs
+from controller.core.model.inputs import job_inputs, node_inputs, policy_inputs
 from controller.sim.generate.random_numbers import RandomStream
 from tests.simulation import random_actions
 from tests.simulation.controller import CrashPoint
@@ -151,7 +151,7 @@ class FaultInjector:
 
     def _declare_lost(self, node: str) -> None:
         if not self.trial.hosts[node].up:
-            self.trial.tell(inputs.DeclareLost(node, "root"))
+            self.trial.tell(node_inputs.DeclareLost(node, "root"))
 
     def _wake(self, node: str) -> None:
         self.trial.hosts[node].wake()
@@ -189,7 +189,7 @@ class FaultInjector:
     def add(self, node: str) -> None:
         """Add and connect a node if it was removed."""
         if node not in self.trial.controller.engine.state.nodes.by_name:
-            self.trial.tell(inputs.AddNode(node, by="root"))
+            self.trial.tell(node_inputs.AddNode(node, by="root"))
             self.clock.after(self.rng.between(0.0, 10.0), lambda: self.trial.reach(node))
 
     # --- the end ---
@@ -203,19 +203,19 @@ class FaultInjector:
             host.missing, host.slowness = 0, 1.0
             host.sick.clear()
             host.wake()
-            trial.tell(inputs.AddNode(node, by="root"))
+            trial.tell(node_inputs.AddNode(node, by="root"))
             line = trial.lines[node]
             line.disarm()
             line.heal()
             line.close("for a last new one")
             trial.reach(node)
-            trial.tell(inputs.Resume(node, "root"))
+            trial.tell(node_inputs.Resume(node, "root"))
             none = {f"{TAINT}:{effect}": None for effect in ("NoExecute", "NoSchedule")}
-            trial.tell(inputs.MarkNode(node, "root", {}, none))
+            trial.tell(node_inputs.MarkNode(node, "root", {}, none))
         for key in random_actions.TENANTS:
-            trial.tell(inputs.UnsetQuota(*key, "root"))
-        trial.tell(inputs.SetShare(random_actions.SHARE, None, "root", hard=UNLIMITED))
-        trial.tell(inputs.CancelReservation(random_actions.RESERVATION, "root"))
+            trial.tell(policy_inputs.UnsetQuota(*key, "root"))
+        trial.tell(policy_inputs.SetShare(random_actions.SHARE, None, "root", hard=UNLIMITED))
+        trial.tell(policy_inputs.CancelReservation(random_actions.RESERVATION, "root"))
         self._release_all()
         # By then preempted jobs are held, and missing GPUs are back.
         self.clock.after(GONE_S, self._release_all)
@@ -223,13 +223,13 @@ class FaultInjector:
     def _release_all(self) -> None:
         for node in self.trial.hosts:
             for gpu in range(GPUS):
-                self.trial.tell(inputs.ResumeGpu(node, gpu, "root"))
+                self.trial.tell(node_inputs.ResumeGpu(node, gpu, "root"))
         engine = self.trial.controller.engine
         for job in [*engine.state.live()]:
-            self.trial.tell(inputs.Release(job.id, "root"))
+            self.trial.tell(job_inputs.Release(job.id, "root"))
             # A job submitted while nodes were missing may be too wide for the nodes of its profile.
             if job.state is JobState.QUEUED and engine.profile_cycles.of(job).placer.shape(job.ask) is None:
-                self.trial.tell(inputs.Cancel(job.id, "root"))
+                self.trial.tell(job_inputs.Cancel(job.id, "root"))
 
     def node(self) -> str:
         """A random node, often the last one."""

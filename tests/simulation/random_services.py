@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from controller.core.model import inputs
+from controller.core.model.inputs import agent_inputs, policy_inputs
 from controller.core.model.services import Service
 from controller.sim.generate.random_numbers import RandomStream
 from controller.sim.virtual_agents import PlannedRun
@@ -33,7 +33,9 @@ class RandomServices:
         """The run of a replica that begins now. While faults happen, half of the replicas fail."""
         rng, trial = self._rng, self._trial
         if order.health is not None:
-            report = inputs.HealthReported(order.job, order.attempt, healthy=rng.chance(0.9), why="drawn")
+            report = agent_inputs.HealthReported(
+                order.job, order.attempt, healthy=rng.chance(0.9), why="drawn"
+            )
             trial.clock.after(rng.between(0.0, 60.0), lambda: trial.tell(report))
         if trial.clock.now < trial.plan.seconds and rng.chance(0.5):
             return PlannedRun(rng.between(1.0, 7_200.0), 1)
@@ -46,10 +48,10 @@ class RandomServices:
             for _ in range(round(ORDERS_PER_HOUR * trial.plan.hours)):
                 number = int(rng.uniform() * (service.replicas + 2))
                 order = (
-                    inputs.RestartService(service.name, BY)
+                    policy_inputs.RestartService(service.name, BY)
                     if rng.chance(0.5)
-                    else inputs.ScaleService(service.name, number, BY)
+                    else policy_inputs.ScaleService(service.name, number, BY)
                 )
                 clock.at(rng.between(0.0, trial.plan.seconds), lambda order=order: trial.insist(order))  # type: ignore[misc]
-            end = inputs.ScaleService(service.name, 0, BY)
+            end = policy_inputs.ScaleService(service.name, 0, BY)
             clock.at(trial.plan.seconds + REPEATS_S, lambda end=end: trial.insist(end))  # type: ignore[misc]

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 from controller.core.engine import Engine
 from controller.core.lifecycle.node_loss import is_overdue
-from controller.core.model import inputs
 from controller.core.model.decision.decision import Accepted, Reply
 from controller.core.model.decision.effects import Effect
 from controller.core.model.events.attempts import AttemptExited
 from controller.core.model.events.event import Event
-from controller.core.model.inputs import Input
+from controller.core.model.inputs import agent_inputs, job_inputs, policy_inputs
+from controller.core.model.inputs.input import Input
 from controller.core.model.job import NEVER
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.rebalance.rebalancer import AUTO
@@ -149,16 +149,16 @@ class FaultTrial:
         elif isinstance(frame, Hello):
             self._silent.pop(node, None)
             self._heard(node, frame.attempts)
-            self.tell(inputs.AgentSaidHello(node, frame))
+            self.tell(agent_inputs.AgentSaidHello(node, frame))
         elif isinstance(frame, Report):
             self._heard(node, [frame.status])
-            self.tell(inputs.AgentReported(node, frame.status))
+            self.tell(agent_inputs.AgentReported(node, frame.status))
         elif isinstance(frame, GpuTrouble):
-            self.tell(inputs.GpuTroubled(node, frame.uuid, frame.kind, frame.why, frame.xid))
+            self.tell(agent_inputs.GpuTroubled(node, frame.uuid, frame.kind, frame.why, frame.xid))
         elif isinstance(frame, GpuChecked):
-            self.tell(inputs.GpuChecked(node, frame.uuid, frame.ok, frame.why))
+            self.tell(agent_inputs.GpuChecked(node, frame.uuid, frame.ok, frame.why))
         elif isinstance(frame, GpuReset):
-            self.tell(inputs.GpuWasReset(node, frame.uuid, frame.ok, frame.why))
+            self.tell(agent_inputs.GpuWasReset(node, frame.uuid, frame.ok, frame.why))
 
     def _heard(self, node: str, told: Iterable[AttemptStatus]) -> None:
         if self.controller.alive:
@@ -166,7 +166,7 @@ class FaultTrial:
 
     def _lost(self, node: str, why: str) -> None:
         self._begin_silence(node)
-        self.tell(inputs.LinkWentDown(node, why))
+        self.tell(agent_inputs.LinkWentDown(node, why))
         self.clock.after(self._rng.between(0.1, 30.0), lambda: self.reach(node))
 
     def _order(self, effect: Effect) -> None:
@@ -199,7 +199,7 @@ class FaultTrial:
                 and there is not None
                 and is_overdue(state, there, self._losses, silent_s)
             ):
-                self.tell(inputs.NodeSilent(node, silent_s))
+                self.tell(agent_inputs.NodeSilent(node, silent_s))
             self.clock.after(SILENCE_STEP_S, count)
 
         self.clock.after(SILENCE_STEP_S, count)
@@ -281,7 +281,7 @@ class FaultTrial:
 
     def _submit(self, work: TraceJob) -> None:
         key, spec = work.spec.name, replace(work.spec, after=self._named(work.spec.after))
-        self.insist(inputs.Submit(spec, work.user, key), lambda reply: self._submitted(work, reply))
+        self.insist(job_inputs.Submit(spec, work.user, key), lambda reply: self._submitted(work, reply))
 
     def _named(self, after: Iterable[Dependency]) -> tuple[Dependency, ...]:
         """Dependencies with job ids; those on jobs without an id yet are dropped."""
@@ -294,7 +294,7 @@ class FaultTrial:
             if work.spec.hold:
                 pause = self._rng.between(0.0, 3_600.0)
                 for job in reply.jobs:
-                    self.clock.after(pause, lambda job=job: self.insist(inputs.Release(job, work.user)))  # type: ignore[misc]
+                    self.clock.after(pause, lambda job=job: self.insist(job_inputs.Release(job, work.user)))  # type: ignore[misc]
 
     # --- run ---
 
@@ -307,7 +307,7 @@ class FaultTrial:
         if self._rebalance.mode == "auto":
             for turn in range(1, int(self.plan.seconds / self._rebalance.interval_s) + 1):
                 at = turn * self._rebalance.interval_s
-                self.clock.at(at, lambda: self.tell(inputs.Rebalance(AUTO)))
+                self.clock.at(at, lambda: self.tell(policy_inputs.Rebalance(AUTO)))
         self.services.arrange()
         self.trouble.arrange(self.plan.seconds)
         self.clock.at(self.plan.seconds, self.trouble.heal_all)

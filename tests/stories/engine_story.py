@@ -37,7 +37,6 @@ from controller.core.engine import Engine
 from controller.core.forecast.forecast import forecast, fork
 from controller.core.forecast.smallest_change import suggestions
 from controller.core.invariants import find_violations
-from controller.core.model import inputs
 from controller.core.model.decision.decision import Accepted
 from controller.core.model.events.attempts import (
     HealthChanged,
@@ -53,6 +52,13 @@ from controller.core.model.events.event import Event
 from controller.core.model.events.nodes import NodeDrained, NodeWentAway, NodeWentDown
 from controller.core.model.events.nominations import PreemptionPlanned
 from controller.core.model.events.queued import JobQueued
+from controller.core.model.inputs import (
+    agent_inputs,
+    controller_inputs,
+    job_inputs,
+    node_inputs,
+    policy_inputs,
+)
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.state.state import State
 from controller.registry import build_pipeline
@@ -197,7 +203,7 @@ class EngineStory:
         gang = {"gang": Gang(min_nodes=int(least), elastic=True)} if least else {}
         spec = JobSpec(command=("true",), name=name, after=after, **{"grace_s": 0.0, **asked, **gang})
         simulation = self._started
-        reply = simulation.tell(inputs.Submit(spec, user)).reply
+        reply = simulation.tell(job_inputs.Submit(spec, user)).reply
         if not isinstance(reply, Accepted):
             self._clauses.append(f"{name} is refused: {reply.message}")
             return
@@ -211,15 +217,15 @@ class EngineStory:
             self._clauses.append(self._waits(job))
 
     def do_cancel(self, arguments: str) -> None:
-        self._started.tell(inputs.Cancel(self._jobs[arguments], "ada"))
+        self._started.tell(job_inputs.Cancel(self._jobs[arguments], "ada"))
         self._pass()
 
     def do_drain(self, arguments: str) -> None:
-        self._started.tell(inputs.Drain(arguments, "root", "story"))
+        self._started.tell(node_inputs.Drain(arguments, "root", "story"))
         self._pass()
 
     def do_resume(self, arguments: str) -> None:
-        self._started.tell(inputs.Resume(arguments, "root"))
+        self._started.tell(node_inputs.Resume(arguments, "root"))
         self._pass()
 
     def do_reserve(self, arguments: str) -> None:
@@ -227,25 +233,25 @@ class EngineStory:
         given = dict(word.split("=", 1) for word in words)
         starts_at, lasts = max(1.0, moment(given["from"])), seconds(given["for"])
         asked = ReservationSpec(name, starts_at, lasts, (node,), users=(given["user"],))
-        self._started.tell(inputs.Reserve(asked, "root"))
+        self._started.tell(policy_inputs.Reserve(asked, "root"))
         self._pass()
 
     def do_unreserve(self, arguments: str) -> None:
-        self._started.tell(inputs.CancelReservation(arguments, "root"))
+        self._started.tell(policy_inputs.CancelReservation(arguments, "root"))
         self._pass()
 
     def do_restart(self, arguments: str) -> None:
-        self._started.tell(inputs.RestartService(arguments, "root"))
+        self._started.tell(policy_inputs.RestartService(arguments, "root"))
         self._pass()
 
     def do_scale(self, arguments: str) -> None:
         name, number = arguments.split()
-        self._started.tell(inputs.ScaleService(name, int(number), "root"))
+        self._started.tell(policy_inputs.ScaleService(name, int(number), "root"))
         self._pass()
 
     def do_reload(self, arguments: str) -> None:
         self._config.append(arguments)
-        self._started.tell(inputs.ApplyConfig("story", "root", self._pipeline()))
+        self._started.tell(controller_inputs.ApplyConfig("story", "root", self._pipeline()))
         self._pass()
 
     def do_fail(self, arguments: str) -> None:
@@ -253,12 +259,12 @@ class EngineStory:
         key = (job.id, job.attempt)
         for member in job.running:
             node, now = member.allocation.node, simulation.now
-            simulation.tell(inputs.AgentReported(node, AttemptStatus(*key, job.id, now, now, code=1)))
+            simulation.tell(agent_inputs.AgentReported(node, AttemptStatus(*key, job.id, now, now, code=1)))
         self._pass()
 
     def do_unhealthy(self, arguments: str) -> None:
         job = self._started.engine.state.jobs[self._jobs[arguments]]
-        self._started.tell(inputs.HealthReported(job.id, job.attempt, healthy=False, why="exit code 1"))
+        self._started.tell(agent_inputs.HealthReported(job.id, job.attempt, healthy=False, why="exit code 1"))
         self._pass()
 
     def do_lose(self, arguments: str) -> None:

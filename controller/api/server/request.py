@@ -14,7 +14,7 @@ from controller.api.server.errors import Rejected, rejected
 from controller.api.server.identity import Identity
 from controller.core.cluster.node import Node
 from controller.core.model.decision.decision import Refusal, no_such_job, no_such_node
-from controller.core.model.inputs import Input, Requester
+from controller.core.model.inputs.input import Input, Requester
 from controller.core.model.job import Job
 from controller.core.state.job_and_node_rows import load_job
 from controller.daemon import Daemon

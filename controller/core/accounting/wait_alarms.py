@@ -16,7 +16,7 @@ from operator import attrgetter
 from controller.core.accounting.wait_histogram import Waits, bin_of, quantile
 from controller.core.model.events.attempts import JobPlaced
 from controller.core.model.events.event import Event
-from controller.core.model.inputs import NoteLongWait
+from controller.core.model.inputs.controller_inputs import NoteLongWait
 from controller.core.model.job import Job
 from controller.core.model.rows import NoteRow
 from controller.core.state.state import State

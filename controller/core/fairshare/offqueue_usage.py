@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from controller.core.fairshare.share_tree import SharePath, ShareTree
 from controller.core.fairshare.usage import FairshareConfig
-from controller.core.model.inputs import OffQueueProcessGone, OffQueueProcessSeen
+from controller.core.model.inputs.agent_inputs import OffQueueProcessGone, OffQueueProcessSeen
 from wire.agent.reports import GpuProcess
 
 MAX_KEPT = 5_000

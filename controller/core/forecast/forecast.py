@@ -15,7 +15,9 @@ from controller.core.model.decision.decision import Decision
 from controller.core.model.events.attempts import JobPlaced, JobShrunk, StopRequested
 from controller.core.model.events.nominations import PreemptionPlanned
 from controller.core.model.exit_outcome import PREEMPTED, SHRUNK
-from controller.core.model.inputs import Input, MembersReported, Tick
+from controller.core.model.inputs.agent_inputs import MembersReported
+from controller.core.model.inputs.controller_inputs import Tick
+from controller.core.model.inputs.input import Input
 from controller.core.model.job import NEVER, Job
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.pipeline.reconfigure import state_under

@@ -13,7 +13,10 @@ from controller.core.forecast.longest_time_limit import time_limits_that_fit
 from controller.core.forecast.relaxations import Relaxation, RelaxationScale, relaxations, without_constraints
 from controller.core.forecast.trial import StartTrial
 from controller.core.input_handlers.job_edits import changed_fields
-from controller.core.model.inputs import Edit, GpuChecked, Input, Preempt, Release, Resume, ResumeGpu
+from controller.core.model.inputs.agent_inputs import GpuChecked
+from controller.core.model.inputs.input import Input
+from controller.core.model.inputs.job_inputs import Edit, Preempt, Release
+from controller.core.model.inputs.node_inputs import Resume, ResumeGpu
 from controller.core.model.job import Job
 from controller.core.model.request import without_relaxed
 from controller.core.quota.limit_exceeded import LimitExceeded

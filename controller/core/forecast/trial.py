@@ -10,7 +10,10 @@ from controller.core.engine import Engine
 from controller.core.forecast.forecast import OnCopy, on_fork
 from controller.core.model.decision.decision import Refusal
 from controller.core.model.exit_outcome import PREEMPTED
-from controller.core.model.inputs import Input, MembersReported, Preempt, Tick
+from controller.core.model.inputs.agent_inputs import MembersReported
+from controller.core.model.inputs.controller_inputs import Tick
+from controller.core.model.inputs.input import Input
+from controller.core.model.inputs.job_inputs import Preempt
 from controller.core.model.job import Job
 from wire.agent.reports import AttemptStatus
 from wire.names import JobState

@@ -15,7 +15,6 @@ from controller.core.lifecycle.gang_barrier import start_facts
 from controller.core.lifecycle.limit_warnings import advice_after_limit
 from controller.core.lifecycle.replica_room import keep_for_restart
 from controller.core.lifecycle.requeue_policy import after_attempt, was_healthy
-from controller.core.model import inputs
 from controller.core.model.decision.decision import Refusal, Reply, no_such_node
 from controller.core.model.decision.effects import SendToNode, SendToNodes
 from controller.core.model.decision.start_orders import start_frames
@@ -33,6 +32,7 @@ from controller.core.model.events.attempts import (
 from controller.core.model.events.nodes import NodeDeclaredLost, NodeJoined, NodeWentAway, NodeWentDown
 from controller.core.model.events.tenants import OffQueueProcessEnded, OffQueueProcessStarted
 from controller.core.model.exit_outcome import NODE_UNFIT, continues_without_failed, outcome_of, was_preempted
+from controller.core.model.inputs import agent_inputs, controller_inputs, node_inputs
 from controller.core.model.job import Job
 from wire.agent.orders import Settle, Stop, TimeLimit
 from wire.agent.reports import AttemptStatus
@@ -76,7 +76,7 @@ class AgentReports:
         self._stopper = context.stopper
         self._context = context
 
-    def on_agent_hello(self, given: inputs.AgentSaidHello, now: float) -> Reply | None:
+    def on_agent_hello(self, given: agent_inputs.AgentSaidHello, now: float) -> Reply | None:
         """Handle the hello (first message) of an agent that has connected. Compare the reported node and
         attempts with the state.
 
@@ -132,7 +132,7 @@ class AgentReports:
         else:
             self._record_exit(job, AttemptStatus(job.id, job.attempt, why="node_lost"), node, now)
 
-    def on_attempt_report(self, given: inputs.AgentReported, now: float) -> None:
+    def on_attempt_report(self, given: agent_inputs.AgentReported, now: float) -> None:
         self._handle_status(given.node, given.status, now)
 
     def _handle_status(self, node: str, status: AttemptStatus, now: float, *, in_hello: bool = False) -> None:
@@ -174,7 +174,7 @@ class AgentReports:
         self._record(AttemptExited(job.id, now, job.attempt, node, *how))
         self._after_member_exits(job, [node], now, in_hello=in_hello)
 
-    def on_members_report(self, given: inputs.MembersReported, now: float) -> None:
+    def on_members_report(self, given: agent_inputs.MembersReported, now: float) -> None:
         """Handle reports about several members of a gang. Record one event for all members that started, and
         one event for all members that ended.
 
@@ -279,7 +279,7 @@ class AgentReports:
             for event in move_rollback.undo_move(self._state, placer, job, why, now, back=not job.held):
                 self._record(event)
 
-    def on_off_queue_process_seen(self, given: inputs.OffQueueProcessSeen, now: float) -> None:
+    def on_off_queue_process_seen(self, given: agent_inputs.OffQueueProcessSeen, now: float) -> None:
         """Record an agent's report of a user's process on a GPU outside of any job."""
         node = self._state.nodes.get(given.node)
         known = (given.node, given.uuid, given.user) in self._state.offqueue.open
@@ -292,14 +292,14 @@ class AgentReports:
                 )
             )
 
-    def on_off_queue_process_gone(self, given: inputs.OffQueueProcessGone, now: float) -> None:
+    def on_off_queue_process_gone(self, given: agent_inputs.OffQueueProcessGone, now: float) -> None:
         """Record that a user's last process outside of jobs has ended on a GPU."""
         use = self._state.offqueue.open.get((given.node, given.uuid, given.user))
         if use is not None:
             self._record(OffQueueProcessEnded(now, given.node, given.uuid, given.user, use.since))
             self._context.gpu_health.on_offqueue_end(given.node, given.uuid, now)
 
-    def on_link_down(self, given: inputs.LinkWentDown, now: float) -> None:
+    def on_link_down(self, given: agent_inputs.LinkWentDown, now: float) -> None:
         """Record that an agent has disconnected. Jobs on the node continue; no new job is placed on the
         node.
         """
@@ -310,7 +310,7 @@ class AgentReports:
             self._record(NodeWentAway(given.node, now, given.why))
             self._context.idle_gpus.on_node_away(node, now)
 
-    def on_node_silent(self, given: inputs.NodeSilent, now: float) -> None:
+    def on_node_silent(self, given: agent_inputs.NodeSilent, now: float) -> None:
         """Handle a node that has sent no message for `given.for_s` seconds. Record the node as DOWN, and its
         jobs as lost, when `lifecycle/node_loss.py` says so.
         """
@@ -322,7 +322,7 @@ class AgentReports:
         for job in list(node_loss.lost_jobs(self._state, node, losses, given.for_s)):
             self._lose_member(job, given.node, f"{given.node} is silent, and the lease is over", now)
 
-    def on_declare_lost(self, given: inputs.DeclareLost, now: float) -> Reply | None:
+    def on_declare_lost(self, given: node_inputs.DeclareLost, now: float) -> Reply | None:
         """Record all jobs on a node as lost, because an operator has declared that no process runs on the
         node any more. Refuse this while the node is connected.
         """
@@ -340,7 +340,7 @@ class AgentReports:
         """Record that the job's processes on this node have ended with an unknown exit code."""
         self._record_exit(job, AttemptStatus(job.id, job.attempt, why=f"node_lost: {why}"), node, now)
 
-    def on_controller_started(self, given: inputs.ControllerStarted, now: float) -> None:
+    def on_controller_started(self, given: controller_inputs.ControllerStarted, now: float) -> None:
         """Record all nodes as disconnected, because no agent is connected when the controller starts."""
         for name in given.nodes:
             self._record(NodeWentAway(name, now, JUST_STARTED))

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from controller.core.model import inputs
-from controller.core.model.inputs import Input, Requester
+from controller.core.model.inputs import job_inputs
+from controller.core.model.inputs.input import Input, Requester
 from controller.core.model.job import NEVER, Job
 from controller.core.state.state import State
 from wire.api.job_selection import AllJobs, JobRange, JobsOf
@@ -52,17 +52,17 @@ def maker_of(
     """Return a function that makes the engine input for one job of the order, such as Cancel.
 
     `by` is the name of the user that sent the order. `asker` is the same user, with the user's rights.
-    `known` contains the final states of jobs that new dependencies name, as in `inputs.Edit`.
+    `known` contains the final states of jobs that new dependencies name, as in `job_inputs.Edit`.
     """
     if order.action == "set":
-        return lambda job: inputs.Edit(
+        return lambda job: job_inputs.Edit(
             job.id, by, with_extension(job, order.changes, order.extend_s), known or {}, asker
         )
     makers: dict[str, MakeInput] = {
-        "cancel": lambda job: inputs.Cancel(job.id, by),
-        "hold": lambda job: inputs.Hold(job.id, by, asker),
-        "release": lambda job: inputs.Release(job.id, by, asker),
-        "requeue": lambda job: inputs.Requeue(job.id, by),
-        "preempt": lambda job: inputs.Preempt(job.id, by, order.stay_held),
+        "cancel": lambda job: job_inputs.Cancel(job.id, by),
+        "hold": lambda job: job_inputs.Hold(job.id, by, asker),
+        "release": lambda job: job_inputs.Release(job.id, by, asker),
+        "requeue": lambda job: job_inputs.Requeue(job.id, by),
+        "preempt": lambda job: job_inputs.Preempt(job.id, by, order.stay_held),
     }
     return makers[order.action]

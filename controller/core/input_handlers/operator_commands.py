@@ -12,7 +12,6 @@ from controller.core.framework.unfiltered_constraints import (
 from controller.core.input_handlers.admission import tenant_problem
 from controller.core.input_handlers.context import Context
 from controller.core.lifecycle.stop import jobs_to_evict
-from controller.core.model import inputs
 from controller.core.model.decision.decision import DONE, Refusal, Reply
 from controller.core.model.events.controller import JournalSealed
 from controller.core.model.events.nodes import (
@@ -24,6 +23,7 @@ from controller.core.model.events.nodes import (
     NodeResumed,
 )
 from controller.core.model.events.tenants import QuotaSet, QuotaUnset, ShareSet
+from controller.core.model.inputs import controller_inputs, node_inputs, policy_inputs
 from controller.core.rebalance.timed_drains import TimedDrains
 from wire.cluster.quota import Quota
 from wire.cluster.quota import quota_problems as problems_of_quota
@@ -41,7 +41,7 @@ class OperatorCommands:
         self._stopper = context.stopper
         self._record = context.record
 
-    def add_node(self, given: inputs.AddNode, now: float) -> Reply:
+    def add_node(self, given: node_inputs.AddNode, now: float) -> Reply:
         """Add a node, or change its configured labels, taints and host."""
         node = self._state.nodes.get(given.node)
         taints = node.marks.configured if node is not None else ()
@@ -57,12 +57,12 @@ class OperatorCommands:
             self._evict(given.node, now)
         return DONE
 
-    def pin_key(self, given: inputs.PinKey, now: float) -> Reply:
+    def pin_key(self, given: node_inputs.PinKey, now: float) -> Reply:
         if self._state.host_keys.get(given.node) != given.key:
             self._record(HostKeyPinned(now, given.node, given.key, given.by))
         return DONE
 
-    def seal_journal(self, given: inputs.SealJournal, now: float) -> Reply:
+    def seal_journal(self, given: controller_inputs.SealJournal, now: float) -> Reply:
         """Record that the journal entries up to number `given.through` will be deleted. Also record the hash
         of the last deleted entry, because the hash chain of the later entries begins with this hash.
 
@@ -71,7 +71,7 @@ class OperatorCommands:
         self._record(JournalSealed(now, given.through, given.digest))
         return DONE
 
-    def remove_node(self, given: inputs.RemoveNode, now: float) -> Reply:
+    def remove_node(self, given: node_inputs.RemoveNode, now: float) -> Reply:
         """Remove a node from the cluster. The command is refused while a job holds resources on the node."""
         node = self._state.nodes.by_name[given.node]
         # A gang keeps its nodes until its last member has ended. Therefore also count a gang that has no more
@@ -95,7 +95,7 @@ class OperatorCommands:
         self._record(NodeRemoved(given.node, now, given.by))
         return DONE
 
-    def mark_node(self, given: inputs.MarkNode, now: float) -> Reply:
+    def mark_node(self, given: node_inputs.MarkNode, now: float) -> Reply:
         """Set or remove labels and taints of a node. The new values override the values of the
         configuration.
         """
@@ -118,7 +118,7 @@ class OperatorCommands:
         for job, why in list(jobs_to_evict(self._state, self._state.nodes.by_name[node])):
             self._stopper.stop(job, Reason.EVICTED, why, now)
 
-    def drain(self, given: inputs.Drain, now: float) -> Reply:
+    def drain(self, given: node_inputs.Drain, now: float) -> Reply:
         """Drain a node. With `empty_by` (a timed drain), jobs that end before this time may still start on
         the node.
         """
@@ -130,7 +130,7 @@ class OperatorCommands:
         self._timed_drains.warn(self._state.nodes.by_name[given.node], before, now)
         return DONE
 
-    def resume(self, given: inputs.Resume, now: float) -> Reply:
+    def resume(self, given: node_inputs.Resume, now: float) -> Reply:
         """End the drain of a node, so that new jobs can be placed on it again."""
         node = self._state.nodes.by_name[given.node]
         if not node.drained and node.timed_drain is None:
@@ -140,7 +140,7 @@ class OperatorCommands:
         self._record(NodeResumed(given.node, now, given.by))
         return DONE
 
-    def set_quota(self, given: inputs.SetQuota, now: float) -> Reply:
+    def set_quota(self, given: policy_inputs.SetQuota, now: float) -> Reply:
         """Set limits of a tenant. The new limits override the limits of scheduler.toml."""
         refused = tenant_problem(given.scope, given.name)
         if refused is not None:
@@ -155,7 +155,7 @@ class OperatorCommands:
             self._record(QuotaSet(now, given.scope, given.name, quota, given.by))
         return DONE
 
-    def unset_quota(self, given: inputs.UnsetQuota, now: float) -> Reply:
+    def unset_quota(self, given: policy_inputs.UnsetQuota, now: float) -> Reply:
         """Remove the limits that an operator set for a tenant, so that the limits of scheduler.toml apply
         again.
         """
@@ -165,7 +165,7 @@ class OperatorCommands:
         self._record(QuotaUnset(now, given.scope, given.name, given.by))
         return DONE
 
-    def set_share(self, given: inputs.SetShare, now: float) -> Reply:
+    def set_share(self, given: policy_inputs.SetShare, now: float) -> Reply:
         """Set the weight or limits of a tenant. The new values override the values of scheduler.toml."""
         wrong = share_problem(given.share, given.weight, given.soft, given.hard)
         if wrong is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from controller.core.cluster.node import Node
 from controller.core.input_handlers.context import Context
-from controller.core.model import inputs
 from controller.core.model.decision.decision import DONE, Refusal, Reply
 from controller.core.model.events.reservations import (
     ReservationBegan,
@@ -12,6 +11,7 @@ from controller.core.model.events.reservations import (
     ReservationEnded,
     ReservationMade,
 )
+from controller.core.model.inputs import policy_inputs
 from controller.core.model.job import NEVER
 from controller.core.reservations.reservations import Reservation
 from controller.core.state.state import State
@@ -44,7 +44,7 @@ class ReservationCommands:
         self._state = context.state
         self._record = context.record
 
-    def reserve(self, given: inputs.Reserve, now: float) -> Reply:
+    def reserve(self, given: policy_inputs.Reserve, now: float) -> Reply:
         spec, state = given.spec, self._state
         wrong = reservation_problems(spec)
         if wrong:
@@ -64,7 +64,7 @@ class ReservationCommands:
         self.begin_and_end_due(now)
         return DONE
 
-    def cancel(self, given: inputs.CancelReservation, now: float) -> Reply:
+    def cancel(self, given: policy_inputs.CancelReservation, now: float) -> Reply:
         """Cancel a reservation and all its later occurrences."""
         if given.reservation not in self._state.reservations.by_name:
             message = f"there is no reservation {printable(given.reservation)!r}"

@@ -22,7 +22,6 @@ from controller.core.input_handlers.resource_sizes import DefaultSizes, has_prov
 from controller.core.lifecycle import node_loss
 from controller.core.lifecycle.waiting import gates
 from controller.core.lifecycle.waiting.gates import AdmittedSpec
-from controller.core.model import inputs
 from controller.core.model.decision.decision import DONE, Accepted, Refusal, Reply
 from controller.core.model.events.attempts import JobEnded
 from controller.core.model.events.queued import (
@@ -33,6 +32,8 @@ from controller.core.model.events.queued import (
     StartEstimated,
     WaitAlarmed,
 )
+from controller.core.model.inputs import controller_inputs, job_inputs
+from controller.core.model.inputs.input import Requester
 from controller.core.model.job import Job
 from controller.core.model.request import ResourceRequest, without_relaxed
 from controller.core.model.services import Replica
@@ -76,7 +77,7 @@ class UserCommands:
         self._record = context.record
         self._sizes = DefaultSizes(context.pipeline.rules)
 
-    def submit(self, given: inputs.Submit, now: float, replica: Replica | None = None) -> Reply:
+    def submit(self, given: job_inputs.Submit, now: float, replica: Replica | None = None) -> Reply:
         """Queue a job, or all elements of an array. `replica` is set for a job of a service: the name of the
         service and the replica number. `replica` is None for a job that a user submits.
 
@@ -111,14 +112,14 @@ class UserCommands:
         """
         self._sizes.note(job, spec)
 
-    def preview(self, given: inputs.Submit, now: float) -> JobSpec | Refusal:
+    def preview(self, given: job_inputs.Submit, now: float) -> JobSpec | Refusal:
         """Return the spec that a submit would queue, with its defaults filled in. Nothing is queued."""
         examined = self.examine(given, now)
         return examined if isinstance(examined, Refusal) else examined[0].spec
 
     def examine(
         self,
-        given: inputs.Submit,
+        given: job_inputs.Submit,
         now: float,
         count: int | None = None,
         with_these: Mapping[TenantKey, int] = NO_OTHER_JOBS,
@@ -169,7 +170,7 @@ class UserCommands:
         )
         return refusal or (admitted, from_queue, indices)
 
-    def edit(self, given: inputs.Edit, now: float) -> Reply:
+    def edit(self, given: job_inputs.Edit, now: float) -> Reply:
         """Change the spec of a job. The new spec must pass the checks of a submit."""
         job = self._state.jobs[given.job]
         if job.state.terminal:
@@ -227,7 +228,7 @@ class UserCommands:
             self._stopper.send_limit(job)
         return Accepted((job.id,))
 
-    def _in_queue(self, job: Job, asked: JobSpec, asker: inputs.Requester | None) -> JobSpec | Refusal:
+    def _in_queue(self, job: Job, asked: JobSpec, asker: Requester | None) -> JobSpec | Refusal:
         """Return the edited spec with the time limit and node labels that its queue sets. Return a refusal if
         the queue does not accept the job.
 
@@ -241,7 +242,9 @@ class UserCommands:
         ruled = apply_queue_rule(self._pipeline.rules, replace(asked, time_limit_s=most), job.user)
         return ruled if isinstance(ruled, Refusal) else replace(ruled, time_limit_s=asked.time_limit_s)
 
-    def _extension_refusal(self, job: Job, asked: JobSpec, given: inputs.Edit, now: float) -> Refusal | None:
+    def _extension_refusal(
+        self, job: Job, asked: JobSpec, given: job_inputs.Edit, now: float
+    ) -> Refusal | None:
         """Return a refusal if the user may not extend the time limit of a running job; otherwise None.
 
         An operator always may. The owner may if three conditions hold: the configuration allows it, a
@@ -290,7 +293,7 @@ class UserCommands:
                 )
             )
 
-    def _in_project(self, asker: inputs.Requester | None, spec: JobSpec) -> JobSpec | Refusal:
+    def _in_project(self, asker: Requester | None, spec: JobSpec) -> JobSpec | Refusal:
         """Return the spec. Its project is "default" if the given project is not declared and `[scheduler]
         unknown_projects` is "default". Return a refusal if `asker` may not use the project.
         """
@@ -301,7 +304,7 @@ class UserCommands:
         return self._state.quotas.projects_set_live() | self._state.shares.projects_set_live()
 
     def _allowed(
-        self, asker: inputs.Requester | None, spec: JobSpec | Refusal, was: JobSpec | None = None
+        self, asker: Requester | None, spec: JobSpec | Refusal, was: JobSpec | None = None
     ) -> JobSpec | Refusal:
         """Return the spec. Return a refusal if the spec exceeds a ceiling (the most that `asker` may
         request). If `spec` is already a refusal, return this refusal.
@@ -334,7 +337,7 @@ class UserCommands:
             return never_fits(placer, self._state.ask(without_relaxed(spec, from_queue), user))
         return refusal
 
-    def cancel(self, given: inputs.Cancel, now: float) -> Reply:
+    def cancel(self, given: job_inputs.Cancel, now: float) -> Reply:
         job = self._state.jobs[given.job]
         if job.state.terminal:
             return Refusal("conflict", f"job {job.label} is {job.state.value} already", "job")
@@ -346,7 +349,7 @@ class UserCommands:
             self._stopper.stop(job, Reason.USER, given.by, now)
         return Accepted((job.id,))
 
-    def preempt(self, given: inputs.Preempt, now: float) -> Reply:
+    def preempt(self, given: job_inputs.Preempt, now: float) -> Reply:
         """Preempt a running job. The job saves a checkpoint if possible, ends, and is queued again. With
         `given.hold`, it is then held.
         """
@@ -362,7 +365,7 @@ class UserCommands:
         )
         return Accepted((job.id,))
 
-    def requeue(self, given: inputs.Requeue, now: float) -> Reply:
+    def requeue(self, given: job_inputs.Requeue, now: float) -> Reply:
         """Stop the running attempt of a job and queue the job again.
 
         If the job succeeds before the stop order arrives, the job is completed and not queued again.
@@ -380,7 +383,7 @@ class UserCommands:
         self._stopper.stop(job, Reason.REQUEUED, given.by, now)
         return Accepted((job.id,))
 
-    def hold(self, given: inputs.Hold, now: float) -> Reply:
+    def hold(self, given: job_inputs.Hold, now: float) -> Reply:
         """Keep a waiting job from starting until a release.
 
         If an operator holds the job of another user, this replaces a hold by the user.
@@ -396,7 +399,7 @@ class UserCommands:
             self._record(JobHeld(job.id, now, given.by, operator))
         return Accepted((job.id,))
 
-    def release(self, given: inputs.Release, now: float) -> Reply:
+    def release(self, given: job_inputs.Release, now: float) -> Reply:
         """Put a held job back into the queue."""
         job = self._state.jobs[given.job]
         if not job.held or job.state is not JobState.QUEUED:
@@ -407,7 +410,7 @@ class UserCommands:
         self._record(JobReleased(job.id, now, given.by))
         return Accepted((job.id,))
 
-    def note_start(self, given: inputs.NoteStart, now: float) -> Reply:
+    def note_start(self, given: controller_inputs.NoteStart, now: float) -> Reply:
         """Record a start estimate that was shown to a user. When the job starts, its start time is compared
         with the estimate.
         """
@@ -417,7 +420,7 @@ class UserCommands:
             self._record(StartEstimated(job.id, now, given.kind, given.start))
         return DONE
 
-    def note_long_wait(self, given: inputs.NoteLongWait, now: float) -> Reply:
+    def note_long_wait(self, given: controller_inputs.NoteLongWait, now: float) -> Reply:
         """Record that a waiting job has waited much longer than usual. The long wait of a job is recorded
         only once.
         """
@@ -434,5 +437,5 @@ def key_refusal(key: str) -> Refusal | None:
     return Refusal("invalid", f"must be Unicode text of at most {MAX_KEY} characters", "key")
 
 
-def _operates(asker: inputs.Requester | None) -> bool:
+def _operates(asker: Requester | None) -> bool:
     return asker is None or asker.operator

@@ -9,10 +9,10 @@ from controller.core.input_handlers.context import Context
 from controller.core.input_handlers.user_commands import UserCommands, key_refusal
 from controller.core.input_handlers.workload_retry import jobs_to_retry, renewed
 from controller.core.lifecycle.waiting.gates import AdmittedSpec
-from controller.core.model import inputs
 from controller.core.model.decision.decision import Accepted, Refusal, Reply
 from controller.core.model.events.queued import JobQueued
 from controller.core.model.events.workloads import WorkloadRetried, WorkloadSubmitted
+from controller.core.model.inputs import job_inputs
 from controller.core.model.job import Job
 from controller.core.model.wait_state import with_gate
 from controller.core.quota.usage_counters import TenantKey, queue_user
@@ -65,7 +65,7 @@ class WorkloadCommands:
         self._record = context.record
         self._users = users
 
-    def submit(self, given: inputs.SubmitWorkload, now: float) -> Reply:
+    def submit(self, given: job_inputs.SubmitWorkload, now: float) -> Reply:
         """Queue all jobs of a workload. If the user has already submitted with this idempotency key, return
         the earlier workload and queue nothing.
         """
@@ -93,7 +93,7 @@ class WorkloadCommands:
         return Accepted(tuple(ids), (), number)
 
     def check(
-        self, given: inputs.SubmitWorkload, now: float
+        self, given: job_inputs.SubmitWorkload, now: float
     ) -> Refusal | list[tuple[WorkloadTask, list[NewJob]]]:
         """Check a submit. Return a refusal, or each task with the jobs that the submit would queue. A task
         comes after all tasks on which it depends. Nothing is queued.
@@ -116,7 +116,11 @@ class WorkloadCommands:
         return found
 
     def _check_jobs(
-        self, specs: Sequence[JobSpec], given: inputs.SubmitWorkload, queued: dict[TenantKey, int], now: float
+        self,
+        specs: Sequence[JobSpec],
+        given: job_inputs.SubmitWorkload,
+        queued: dict[TenantKey, int],
+        now: float,
     ) -> Refusal | list[NewJob]:
         """Check the jobs of one task. `queued` contains the number of jobs of this workload that were already
         checked, by tenant. The jobs of this task are added to `queued`.
@@ -132,7 +136,7 @@ class WorkloadCommands:
         found: dict[int, NewJob] = {}
         for places in groups.values():
             first = specs[places[0]]
-            submit = inputs.Submit(first, given.user, "", given.known, given.asker)
+            submit = job_inputs.Submit(first, given.user, "", given.known, given.asker)
             examined = self._users.examine(submit, now, len(places), queued)
             if isinstance(examined, Refusal):
                 return examined
@@ -184,7 +188,7 @@ class WorkloadCommands:
             )
         return slots
 
-    def cancel(self, given: inputs.CancelWorkload, now: float) -> Reply:
+    def cancel(self, given: job_inputs.CancelWorkload, now: float) -> Reply:
         """Cancel all jobs of a workload that have not ended."""
         workload = self._state.workloads.by_id.get(given.workload)
         if workload is None:
@@ -195,10 +199,10 @@ class WorkloadCommands:
         for job in sorted(live, key=lambda job: -job.id):
             # Cancel the jobs with the highest ids first, because they may depend on jobs with lower ids. If
             # the lower ids were cancelled first, the dependent jobs would end with another reason.
-            self._users.cancel(inputs.Cancel(job.id, given.by), now)
+            self._users.cancel(job_inputs.Cancel(job.id, given.by), now)
         return Accepted(tuple(job.id for job in live), (), workload.id)
 
-    def retry(self, given: inputs.RetryWorkload, now: float) -> Reply:
+    def retry(self, given: job_inputs.RetryWorkload, now: float) -> Reply:
         """Queue new jobs that replace failed jobs and, with `given.cancelled`, cancelled jobs
         (`workload_retry.py`).
         """
@@ -212,7 +216,7 @@ class WorkloadCommands:
         found: list[tuple[str, list[NewJob]]] = []
         for task, again in renewed(self._state, old):
             outside = [with_values(each.spec, {"after": each.outside}) for each in again]
-            asked = inputs.SubmitWorkload(_NO_TASKS, workload.user, "", {}, given.asker)
+            asked = job_inputs.SubmitWorkload(_NO_TASKS, workload.user, "", {}, given.asker)
             jobs = self._check_jobs(outside, asked, queued, now)
             if isinstance(jobs, Refusal):
                 where = f"tasks.{task}.{jobs.where}" if jobs.where else f"tasks.{task}"

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 from controller.core.model.events.attempts import CheckpointSaved, Exit, StepsRecorded
-from controller.core.model.inputs import AgentReported, Input, MembersReported
+from controller.core.model.inputs.agent_inputs import AgentReported, MembersReported
+from controller.core.model.inputs.input import Input
 from controller.core.model.job import Job
 from wire.agent.reports import AttemptStatus, Checkpoint, GpuUse, Usage
 from wire.job.steps import MAX_STEPS

@@ -22,7 +22,7 @@ from controller.core.model.events.attempts import (
 from controller.core.model.events.event import Event, JobEvent
 from controller.core.model.events.nominations import PreemptionDropped
 from controller.core.model.events.queued import DependencyDecided, GateOpened, JobPromoted, JobRelaxed
-from controller.core.model.inputs import DataFound
+from controller.core.model.inputs.controller_inputs import DataFound
 from controller.core.model.job import NEVER, Job
 from controller.core.model.wait_state import WaitRules
 from controller.core.state.state import State

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from controller.core.cluster.gpus import gpu_health
 from controller.core.cluster.gpus.gpu_health import GpuCondition, GpuHealthPolicy, HealthAction
 from controller.core.cluster.node import Node
-from controller.core.model import inputs
 from controller.core.model.allocation import Allocation
 from controller.core.model.decision.decision import DONE, Refusal, Reply
 from controller.core.model.decision.effects import Effect, SendToNode
 from controller.core.model.events.attempts import GpuFaultNoted
 from controller.core.model.events.event import Event
 from controller.core.model.events.nodes import GpuHealthRecorded
+from controller.core.model.inputs import agent_inputs, node_inputs
 from controller.core.state.state import State
 from wire.agent.orders import CheckGpu, ResetGpu
 from wire.agent.reports import GpuFacts
@@ -56,7 +56,7 @@ class GpuHealthHandler:
 
     # --- reports of agents ---
 
-    def on_fault(self, given: inputs.GpuTroubled, now: float) -> Reply:
+    def on_fault(self, given: agent_inputs.GpuTroubled, now: float) -> Reply:
         """Handle a fault of a GPU that an agent reports. Take the GPU out of service if the policy requires
         this. Store a fault that can make jobs fail with the jobs on the GPU.
         """
@@ -83,7 +83,7 @@ class GpuHealthHandler:
         self._change(node, gpu, old, new, now)
         return DONE
 
-    def on_check(self, given: inputs.GpuChecked, now: float) -> Reply:
+    def on_check(self, given: agent_inputs.GpuChecked, now: float) -> Reply:
         """Handle the result of an ordered check of a GPU that is out of service."""
         node, gpu = self._find(given.node, given.uuid)
         if node is not None and gpu is not None:
@@ -104,7 +104,7 @@ class GpuHealthHandler:
             old = node.condition(gpu)
             self._change(node, gpu, old, gpu_health.check_now(old, now), now)
 
-    def on_reset(self, given: inputs.GpuWasReset, now: float) -> Reply:
+    def on_reset(self, given: agent_inputs.GpuWasReset, now: float) -> Reply:
         """Handle the result of a reset that was ordered. After a successful reset, the GPU must still pass
         checks before it takes jobs.
         """
@@ -128,7 +128,7 @@ class GpuHealthHandler:
             if gpu.uuid in held:
                 self._order_reset(node, gpu, node.condition(gpu), now)
 
-    def on_report(self, given: inputs.GpuReported, now: float) -> Reply:
+    def on_report(self, given: agent_inputs.GpuReported, now: float) -> Reply:
         """Set the health of a GPU to the health in a replayed journal. Do nothing if the GPU already has this
         health.
         """
@@ -163,7 +163,7 @@ class GpuHealthHandler:
 
     # --- commands of operators ---
 
-    def cordon(self, given: inputs.CordonGpu, now: float) -> Reply:
+    def cordon(self, given: node_inputs.CordonGpu, now: float) -> Reply:
         node, gpu, refusal = self._named(given.node, given.gpu)
         if node is None or gpu is None:
             return refusal
@@ -172,7 +172,7 @@ class GpuHealthHandler:
         self._change(node, gpu, old, gpu_health.cordoned(old, why, now), now, given.by)
         return DONE
 
-    def resume(self, given: inputs.ResumeGpu, now: float) -> Reply:
+    def resume(self, given: node_inputs.ResumeGpu, now: float) -> Reply:
         """Return a GPU to service for an operator. The GPU must first pass one more check."""
         node, gpu, refusal = self._named(given.node, given.gpu)
         if node is None or gpu is None:

@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from controller.core.cluster.node import Node
-from controller.core.model import inputs
 from controller.core.model.decision.decision import Accepted, Refusal, Reply
 from controller.core.model.decision.effects import Effect, SendToNode
 from controller.core.model.events.attempts import IdleEnded, IdleKept, IdleNoted
 from controller.core.model.events.event import Event
+from controller.core.model.inputs import agent_inputs, job_inputs
 from controller.core.model.job import Job
 from controller.core.state.state import State
 from wire.agent.orders import Note
@@ -83,7 +83,7 @@ class IdleGpuHandler:
         self._order = order
         self._stop = stop
 
-    def on_idle(self, given: inputs.GpusIdle, now: float) -> None:
+    def on_idle(self, given: agent_inputs.GpusIdle, now: float) -> None:
         """Flag the job as idle. If it is flagged already and its grace time is over, stop the job. Do nothing
         while a user keeps the job (`keep`). This input is repeated while the GPUs stay idle.
         """
@@ -106,13 +106,13 @@ class IdleGpuHandler:
             why = f"its GPUs were idle for {duration(now - job.idle_since)}"
             self._stop(job, Reason.IDLE, why, now)
 
-    def on_busy(self, given: inputs.GpusBusy, now: float) -> None:
+    def on_busy(self, given: agent_inputs.GpusBusy, now: float) -> None:
         """Remove the idle flag of the job, because one of its GPUs is busy again."""
         job = self._running(given.job, given.attempt)
         if job is not None and job.idle_since is not None:
             self._record(IdleEnded(job.id, now, job.attempt))
 
-    def keep(self, given: inputs.KeepIdle, now: float) -> Reply:
+    def keep(self, given: job_inputs.KeepIdle, now: float) -> Reply:
         """Do not flag or end a running job because of idle GPUs until the requested time. A later command
         replaces an earlier one.
         """

@@ -8,11 +8,11 @@ import heapq
 import math
 from collections.abc import Callable
 
-from controller.core.model import inputs
 from controller.core.model.decision.effects import Effect, SendToNode
 from controller.core.model.events.attempts import AttemptStarted, EndWarned, MembersStarted
 from controller.core.model.events.event import Event
 from controller.core.model.events.queued import JobEdited
+from controller.core.model.inputs import controller_inputs
 from controller.core.model.job import NEVER, Job
 from controller.core.model.time_limits import TimeLimitRules
 from controller.core.state.state import State
@@ -125,7 +125,7 @@ class LimitWarnings:
             elif now < window_end(job) and self._is_waited_for(job):
                 self._warn_of_window(job, now)
 
-    def on_recorded(self, given: inputs.WarnOfLimit, now: float) -> None:
+    def on_recorded(self, given: controller_inputs.WarnOfLimit, now: float) -> None:
         """Repeat a warning from a journal that is replayed. Do nothing unless the same attempt still runs."""
         job = self._state.jobs.get(given.job)
         if job is None or job.attempt != given.attempt:

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, fields
 from math import inf
 
 from controller.core.model.decision.decision import Refusal
-from controller.core.model.inputs import Requester
+from controller.core.model.inputs.input import Requester
 from wire.job.spec import JobSpec
 from wire.names import priority_name
 from wire.text import duration, printable

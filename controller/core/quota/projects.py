@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from controller.core.model.decision.decision import Refusal
-from controller.core.model.inputs import Requester
+from controller.core.model.inputs.input import Requester
 from wire.job.spec import JobSpec
 from wire.text import printable
 

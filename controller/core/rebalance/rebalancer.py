@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 
 from controller.core.backfill.cycle import Cycle
 from controller.core.framework.interfaces import Reserves
-from controller.core.model import inputs
 from controller.core.model.decision.decision import Accepted, Refusal, Reply
 from controller.core.model.events.event import Event
 from controller.core.model.events.nominations import MovePlanned, PreemptionPlanned, RebalancePlanned, Victim
+from controller.core.model.inputs import policy_inputs
 from controller.core.model.job import Job
 from controller.core.placement.placer import Placer
 from controller.core.rebalance.head_delay_check import keeps_head_start
@@ -69,7 +69,7 @@ class Rebalancer:
         self._stop = stop
         self.rules = rules
 
-    def run(self, request: inputs.Rebalance, now: float) -> Reply:
+    def run(self, request: policy_inputs.Rebalance, now: float) -> Reply:
         """Carry out the proposal with the requested id. Without an id, carry out the first proposal of
         `proposals`, and repeat this with the proposals that are then possible until there are none.
         """

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from controller.core.input_handlers.context import Context
-from controller.core.model import inputs
 from controller.core.model.events.attempts import HealthChanged
+from controller.core.model.inputs import agent_inputs
 from wire.job.health import HealthAction
 from wire.names import JobState, Reason
 
@@ -22,7 +22,7 @@ class HealthHandler:
         self._record = context.record
         self._stopper = context.stopper
 
-    def on_report(self, given: inputs.HealthReported, now: float) -> None:
+    def on_report(self, given: agent_inputs.HealthReported, now: float) -> None:
         """Record whether a running job is healthy, and stop an unhealthy job. A report about an earlier
         attempt has no effect.
         """

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from controller.core.input_handlers.context import Context
 from controller.core.input_handlers.user_commands import UserCommands
 from controller.core.lifecycle.replica_room import keep_for_successor
-from controller.core.model import inputs
 from controller.core.model.decision.decision import Accepted, Refusal, Reply
 from controller.core.model.events.attempts import JobEnded
 from controller.core.model.events.event import Event, JobEvent
@@ -20,6 +19,7 @@ from controller.core.model.events.nodes import (
 )
 from controller.core.model.events.reservations import ReservationCancelled, ReservationEnded, ReservationMade
 from controller.core.model.events.services import ServiceRestarted, ServiceScaled
+from controller.core.model.inputs import job_inputs, policy_inputs
 from controller.core.model.job import NEVER, Job
 from controller.core.model.services import Replica, Service
 from controller.core.services.readiness import is_ready, is_silent, leaves_at, must_leave, ready_at
@@ -140,7 +140,7 @@ class ServiceReconciler:
             self._run_round(name, now)
         self._changed.clear()
 
-    def restart(self, given: inputs.RestartService, now: float) -> Reply | None:
+    def restart(self, given: policy_inputs.RestartService, now: float) -> Reply | None:
         """Order a restart of all replicas of a service, a few at a time. Return a refusal if the service does
         not exist, None otherwise.
         """
@@ -149,7 +149,7 @@ class ServiceReconciler:
         self._record(ServiceRestarted(now, given.service, given.by))
         return None
 
-    def scale(self, given: inputs.ScaleService, now: float) -> Reply | None:
+    def scale(self, given: policy_inputs.ScaleService, now: float) -> Reply | None:
         """Set the number of replicas of a service. If `given.replicas` is None, the number in scheduler.toml
         applies again. Return a refusal if the service does not exist or the number is invalid, None
         otherwise.
@@ -268,7 +268,9 @@ class ServiceReconciler:
         """
         service, now = current.service, current.now
         replica = Replica(service.name, number, current.revision, None if replaces is None else replaces.id)
-        reply = self._users.submit(inputs.Submit(service.replica_spec(number), service.user), now, replica)
+        reply = self._users.submit(
+            job_inputs.Submit(service.replica_spec(number), service.user), now, replica
+        )
         if isinstance(reply, Refusal):
             self.refusals[service.name] = reply
             if before is not None and before.stopping not in _LEAVING:

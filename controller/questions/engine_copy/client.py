@@ -17,7 +17,8 @@ from controller.config import Config
 from controller.core.engine import Engine
 from controller.core.model.decision.decision import Refusal
 from controller.core.model.events.event import Event
-from controller.core.model.inputs import ApplyConfig, Input
+from controller.core.model.inputs.controller_inputs import ApplyConfig
+from controller.core.model.inputs.input import Input
 from controller.questions.engine_copy.copy_process import begin
 from controller.questions.engine_copy.deadline import busy_limit_s
 from controller.questions.engine_copy.engine_copy import QuestionRefused

@@ -14,7 +14,7 @@ from typing import Any
 
 from controller.core.model.decision.decision import Refusal
 from controller.core.model.events.event import Event, JobEvent
-from controller.core.model.inputs import Input
+from controller.core.model.inputs.input import Input
 
 LENGTH = struct.Struct("!Q")
 

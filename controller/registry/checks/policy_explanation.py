@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from controller.config import Config
 from controller.core.input_handlers.admission import DEFAULT_QUEUE
-from controller.core.model.inputs import Requester
+from controller.core.model.inputs.input import Requester
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.quota.budget_rules import Budget, BudgetAction
 from controller.core.quota.ceilings import Ceiling

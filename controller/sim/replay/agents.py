@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from controller.core.model import inputs
 from controller.core.model.events.attempts import (
     AttemptExited,
     AttemptStarted,
@@ -26,7 +25,8 @@ from controller.core.model.events.attempts import (
 )
 from controller.core.model.events.controller import ConfigApplied
 from controller.core.model.events.nodes import NodeJoined
-from controller.core.model.inputs import Input
+from controller.core.model.inputs import agent_inputs, controller_inputs
+from controller.core.model.inputs.input import Input
 from controller.core.model.job import Job
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.state.state import State
@@ -93,7 +93,7 @@ class RecordedAgents:
         """
         known = self._policies is not None and event.policy
         pipeline = self._policies(event.policy) if self._policies is not None and known else None
-        return inputs.ApplyConfig(event.digest, event.by, pipeline, event.changed, event.policy)
+        return controller_inputs.ApplyConfig(event.digest, event.by, pipeline, event.changed, event.policy)
 
     def attempt(self, job: int) -> int:
         return self.state.jobs[job].attempt
@@ -118,7 +118,7 @@ class RecordedAgents:
         known = [*self._as_recorded.items(), *self._other.items()]
         statuses = tuple(status for key, status in known if key[2] == event.node)
         hello = Hello(event.node, event.version, event.boot_id, "", event.facts, statuses)
-        return inputs.AgentSaidHello(event.node, hello)
+        return agent_inputs.AgentSaidHello(event.node, hello)
 
     def ready(self, event: MemberReady) -> Input | None:
         """Return the input for the engine that repeats the report "gang member is ready"; None if the attempt
@@ -128,7 +128,7 @@ class RecordedAgents:
         if key not in self._as_recorded:
             return None
         self._as_recorded[key] = AttemptStatus(event.job, event.attempt, ready=True)
-        return inputs.AgentReported(event.node, self._as_recorded[key])
+        return agent_inputs.AgentReported(event.node, self._as_recorded[key])
 
     def started(self, event: AttemptStarted | MembersStarted) -> Input | None:
         """Return the input for the engine that repeats the report that processes have started; None if the
@@ -150,7 +150,7 @@ class RecordedAgents:
         if key not in self._as_recorded:
             return None
         self._as_recorded[key] = replace(self._as_recorded[key], checkpoint=event.checkpoint)
-        return inputs.AgentReported(event.node, self._as_recorded[key])
+        return agent_inputs.AgentReported(event.node, self._as_recorded[key])
 
     def steps(self, event: StepsRecorded) -> None:
         """Keep the recorded steps (srun commands) of the attempt for the later report of the
@@ -278,7 +278,7 @@ class RecordedAgents:
         # Report only if the node is connected. If it is not, the hello after the next connect reports the
         # status.
         if self._reachable(key[2]):
-            self._report(inputs.AgentReported(key[2], status))
+            self._report(agent_inputs.AgentReported(key[2], status))
 
     def _reachable(self, name: str) -> bool:
         node = self.state.nodes.get(name)
@@ -303,5 +303,5 @@ def _input_of(event: _OfMembers, statuses: dict[str, AttemptStatus]) -> Input | 
     if not statuses:
         return None
     if isinstance(event, AttemptStarted | AttemptExited):
-        return inputs.AgentReported(event.node, statuses[event.node])
-    return inputs.MembersReported(event.job, event.attempt, statuses)
+        return agent_inputs.AgentReported(event.node, statuses[event.node])
+    return agent_inputs.MembersReported(event.job, event.attempt, statuses)

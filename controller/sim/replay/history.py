@@ -19,12 +19,12 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from controller.core.model import inputs
 from controller.core.model.events.attempts import JobPlaced, StopRequested
 from controller.core.model.events.event import Event, JobEvent
 from controller.core.model.events.nodes import NodeJoined, NodeWentAway
 from controller.core.model.events.nominations import PreemptionPlanned
 from controller.core.model.events.queued import JobQueued
+from controller.core.model.inputs import controller_inputs
 from controller.sim.job_results import SimulatedJobs
 from controller.sim.replay.input_traces import WAYS, InternalInput, input_of
 from controller.sim.replay.job_durations import RecordedRun, RunRecorder
@@ -166,7 +166,10 @@ def history_of(journal: Sequence[Event]) -> History:
 
 
 def _mark_of(event: Event) -> Mark | None:
-    for kind, mark in ((inputs.Tick, Mark.CYCLE), (inputs.ControllerStarted, Mark.RESTART)):
+    for kind, mark in (
+        (controller_inputs.Tick, Mark.CYCLE),
+        (controller_inputs.ControllerStarted, Mark.RESTART),
+    ):
         way = WAYS[kind]
         assert isinstance(way, InternalInput)
         if way.shows(event):

@@ -15,7 +15,6 @@ from typing import Any, Protocol
 from controller.core.cluster.node import JUST_STARTED
 from controller.core.input_handlers.user_commands import BY_CONTROLLER
 from controller.core.lifecycle.replica_room import KEPT_ROOM
-from controller.core.model import inputs
 from controller.core.model.events.attempts import (
     AttemptExited,
     AttemptStarted,
@@ -94,7 +93,14 @@ from controller.core.model.events.tenants import (
     ShareSet,
 )
 from controller.core.model.events.workloads import WorkloadRetried, WorkloadSubmitted
-from controller.core.model.inputs import Input, Requester
+from controller.core.model.inputs import (
+    agent_inputs,
+    controller_inputs,
+    job_inputs,
+    node_inputs,
+    policy_inputs,
+)
+from controller.core.model.inputs.input import Input, Requester
 from controller.core.model.start_estimates import PROMISE
 from controller.core.rebalance.rebalancer import STRATEGY
 from wire.codec import encode
@@ -211,10 +217,10 @@ def _known(event: JobQueued | JobEdited) -> Mapping[str, JobState]:
 
 
 WAYS: Mapping[type[Any], tuple[InputTrace, ...] | InternalInput] = {
-    inputs.Submit: (
+    job_inputs.Submit: (
         InputTrace(
             JobQueued,
-            lambda event, _: inputs.Submit(event.spec, event.user, event.key, _known(event)),
+            lambda event, _: job_inputs.Submit(event.spec, event.user, event.key, _known(event)),
             # One submit creates all elements of a job array, so only the event of the first element proves a
             # submit.
             lambda event, _: (
@@ -222,121 +228,127 @@ WAYS: Mapping[type[Any], tuple[InputTrace, ...] | InternalInput] = {
             ),
         ),
     ),
-    inputs.SubmitWorkload: (InputTrace(WorkloadSubmitted),),
-    inputs.RetryWorkload: (InputTrace(WorkloadRetried),),
+    job_inputs.SubmitWorkload: (InputTrace(WorkloadSubmitted),),
+    job_inputs.RetryWorkload: (InputTrace(WorkloadRetried),),
     # Do not repeat the cancel of a workload, because the end of each of its jobs proves an input Cancel.
-    inputs.CancelWorkload: (),
-    inputs.Cancel: (
+    job_inputs.CancelWorkload: (),
+    job_inputs.Cancel: (
         InputTrace(StopRequested, shows=lambda event, _: event.reason is Reason.USER),
         InputTrace(
             JobEnded,
-            lambda event, _: inputs.Cancel(event.job, event.detail.removeprefix("cancelled by ")),
+            lambda event, _: job_inputs.Cancel(event.job, event.detail.removeprefix("cancelled by ")),
             _cancelled_waiting,
         ),
     ),
-    inputs.Edit: (
+    job_inputs.Edit: (
         InputTrace(
             JobEdited,
-            lambda event, _: inputs.Edit(event.job, event.by, _changes(event), _known(event)),
+            lambda event, _: job_inputs.Edit(event.job, event.by, _changes(event), _known(event)),
             lambda event, _: event.by != BY_CONTROLLER,
         ),
     ),
-    inputs.Hold: (
+    job_inputs.Hold: (
         InputTrace(
             JobHeld,
-            lambda event, _: inputs.Hold(event.job, event.by, Requester(event.by, event.operator)),
+            lambda event, _: job_inputs.Hold(event.job, event.by, Requester(event.by, event.operator)),
             lambda event, past: past.waits(event.job),
         ),
     ),
-    inputs.Requeue: (InputTrace(StopRequested, shows=lambda event, _: event.reason is Reason.REQUEUED),),
-    inputs.Preempt: (
+    job_inputs.Requeue: (InputTrace(StopRequested, shows=lambda event, _: event.reason is Reason.REQUEUED),),
+    job_inputs.Preempt: (
         InputTrace(
             JobHeld,
-            lambda event, _: inputs.Preempt(event.job, event.by, hold=True),
+            lambda event, _: job_inputs.Preempt(event.job, event.by, hold=True),
             lambda event, past: not past.waits(event.job),
         ),
         InputTrace(StopRequested, shows=_preempted_by_user),
     ),
-    inputs.Release: (InputTrace(JobReleased),),
-    inputs.AddNode: (InputTrace(NodeAdded),),
-    inputs.PinKey: (InputTrace(HostKeyPinned),),
-    inputs.SealJournal: (InputTrace(JournalSealed),),
-    inputs.RemoveNode: (InputTrace(NodeRemoved),),
-    inputs.MarkNode: (InputTrace(NodeMarked),),
-    inputs.NoteStart: (InputTrace(StartEstimated, shows=lambda event, _: event.kind != PROMISE),),
-    inputs.NoteLongWait: (InputTrace(WaitAlarmed),),
+    job_inputs.Release: (InputTrace(JobReleased),),
+    node_inputs.AddNode: (InputTrace(NodeAdded),),
+    node_inputs.PinKey: (InputTrace(HostKeyPinned),),
+    controller_inputs.SealJournal: (InputTrace(JournalSealed),),
+    node_inputs.RemoveNode: (InputTrace(NodeRemoved),),
+    node_inputs.MarkNode: (InputTrace(NodeMarked),),
+    controller_inputs.NoteStart: (InputTrace(StartEstimated, shows=lambda event, _: event.kind != PROMISE),),
+    controller_inputs.NoteLongWait: (InputTrace(WaitAlarmed),),
     # Warnings for other reasons are left out, because a warning before a drain is a consequence of the input
     # Drain.
-    inputs.WarnOfLimit: (
+    controller_inputs.WarnOfLimit: (
         InputTrace(
             EndWarned,
-            lambda event, _: inputs.WarnOfLimit(event.job, event.attempt, event.reason is Reason.PREEMPTED),
+            lambda event, _: controller_inputs.WarnOfLimit(
+                event.job, event.attempt, event.reason is Reason.PREEMPTED
+            ),
             lambda event, _: event.reason in (Reason.TIME_LIMIT, Reason.PREEMPTED),
         ),
     ),
-    inputs.NodeSilent: (
+    agent_inputs.NodeSilent: (
         InputTrace(
             NodeWentDown,
-            lambda event, agents: inputs.NodeSilent(event.node, agents.silence(event.node, event.at)),
+            lambda event, agents: agent_inputs.NodeSilent(event.node, agents.silence(event.node, event.at)),
         ),
     ),
-    inputs.DeclareLost: (InputTrace(NodeDeclaredLost),),
-    inputs.Drain: (InputTrace(NodeDrained),),
-    inputs.Resume: (InputTrace(NodeResumed),),
-    inputs.SetQuota: (InputTrace(QuotaSet),),
-    inputs.UnsetQuota: (InputTrace(QuotaUnset),),
-    inputs.Reserve: (
+    node_inputs.DeclareLost: (InputTrace(NodeDeclaredLost),),
+    node_inputs.Drain: (InputTrace(NodeDrained),),
+    node_inputs.Resume: (InputTrace(NodeResumed),),
+    policy_inputs.SetQuota: (InputTrace(QuotaSet),),
+    policy_inputs.UnsetQuota: (InputTrace(QuotaUnset),),
+    policy_inputs.Reserve: (
         # Set anyway=True, because the controller accepted the reservation, and the replay must not refuse it.
-        InputTrace(ReservationMade, lambda event, _: inputs.Reserve(event.asked, event.by, anyway=True)),
+        InputTrace(
+            ReservationMade, lambda event, _: policy_inputs.Reserve(event.asked, event.by, anyway=True)
+        ),
     ),
-    inputs.CancelReservation: (InputTrace(ReservationCancelled),),
-    inputs.Rebalance: (InputTrace(RebalancePlanned),),
-    inputs.SetShare: (InputTrace(ShareSet),),
-    inputs.ApplyConfig: (InputTrace(ConfigApplied, lambda event, agents: agents.configured(event)),),
-    inputs.AgentSaidHello: (InputTrace(NodeJoined, lambda event, agents: agents.hello(event)),),
-    inputs.AgentReported: (
+    policy_inputs.CancelReservation: (InputTrace(ReservationCancelled),),
+    policy_inputs.Rebalance: (InputTrace(RebalancePlanned),),
+    policy_inputs.SetShare: (InputTrace(ShareSet),),
+    controller_inputs.ApplyConfig: (
+        InputTrace(ConfigApplied, lambda event, agents: agents.configured(event)),
+    ),
+    agent_inputs.AgentSaidHello: (InputTrace(NodeJoined, lambda event, agents: agents.hello(event)),),
+    agent_inputs.AgentReported: (
         InputTrace(MemberReady, lambda event, agents: agents.ready(event)),
         InputTrace(AttemptStarted, lambda event, agents: agents.started(event)),
         InputTrace(CheckpointSaved, lambda event, agents: agents.saved(event)),
         InputTrace(StepsRecorded, lambda event, agents: agents.steps(event)),
         InputTrace(AttemptExited, lambda event, agents: agents.exited(event)),
     ),
-    inputs.MembersReported: (
+    agent_inputs.MembersReported: (
         InputTrace(MembersStarted, lambda event, agents: agents.started(event)),
         InputTrace(MembersExited, lambda event, agents: agents.exited(event)),
     ),
-    inputs.GpusIdle: (
+    agent_inputs.GpusIdle: (
         InputTrace(IdleNoted),
         InputTrace(
             StopRequested,
-            lambda event, agents: inputs.GpusIdle(event.job, agents.attempt(event.job), event.at),
+            lambda event, agents: agent_inputs.GpusIdle(event.job, agents.attempt(event.job), event.at),
             lambda event, _: event.reason is Reason.IDLE,
         ),
     ),
-    inputs.HealthReported: (InputTrace(HealthChanged),),
-    inputs.RestartService: (InputTrace(ServiceRestarted),),
-    inputs.ScaleService: (InputTrace(ServiceScaled),),
-    inputs.GpusBusy: (InputTrace(IdleEnded),),
-    inputs.KeepIdle: (
+    agent_inputs.HealthReported: (InputTrace(HealthChanged),),
+    policy_inputs.RestartService: (InputTrace(ServiceRestarted),),
+    policy_inputs.ScaleService: (InputTrace(ServiceScaled),),
+    agent_inputs.GpusBusy: (InputTrace(IdleEnded),),
+    job_inputs.KeepIdle: (
         InputTrace(
             IdleKept,
-            lambda event, _: inputs.KeepIdle(event.job, event.by, event.until - event.at, event.why),
+            lambda event, _: job_inputs.KeepIdle(event.job, event.by, event.until - event.at, event.why),
         ),
     ),
-    inputs.DataFound: (InputTrace(DependencyDecided, shows=lambda event, _: bool(event.path)),),
-    inputs.GpuReported: (InputTrace(GpuHealthRecorded),),
+    controller_inputs.DataFound: (InputTrace(DependencyDecided, shows=lambda event, _: bool(event.path)),),
+    agent_inputs.GpuReported: (InputTrace(GpuHealthRecorded),),
     # A replay does not repeat problems, checks and resets of GPUs, because a check could have another result.
     # It repeats the recorded change of the GPU's health instead.
-    inputs.GpuTroubled: (),
-    inputs.GpuChecked: (),
-    inputs.GpuWasReset: (),
-    inputs.OffQueueProcessSeen: (InputTrace(OffQueueProcessStarted),),
-    inputs.OffQueueProcessGone: (InputTrace(OffQueueProcessEnded),),
-    inputs.CordonGpu: (),
-    inputs.ResumeGpu: (),
-    inputs.LinkWentDown: (InputTrace(NodeWentAway, shows=lambda event, _: not _restarted(event)),),
-    inputs.ControllerStarted: InternalInput(_restarted),
-    inputs.Tick: InternalInput(_by_cycle),
+    agent_inputs.GpuTroubled: (),
+    agent_inputs.GpuChecked: (),
+    agent_inputs.GpuWasReset: (),
+    agent_inputs.OffQueueProcessSeen: (InputTrace(OffQueueProcessStarted),),
+    agent_inputs.OffQueueProcessGone: (InputTrace(OffQueueProcessEnded),),
+    node_inputs.CordonGpu: (),
+    node_inputs.ResumeGpu: (),
+    agent_inputs.LinkWentDown: (InputTrace(NodeWentAway, shows=lambda event, _: not _restarted(event)),),
+    controller_inputs.ControllerStarted: InternalInput(_restarted),
+    controller_inputs.Tick: InternalInput(_by_cycle),
 }
 """For each kind of input, the events that prove its arrival. If there are none (an empty tuple), a replay
 does not repeat the input."""

@@ -8,13 +8,14 @@ from typing import Any
 
 from controller.core.engine import Engine
 from controller.core.lifecycle.node_loss import is_overdue, silence_limits
-from controller.core.model import inputs
 from controller.core.model.decision.decision import Refusal, Reply
 from controller.core.model.events.attempts import JobPlaced, StopRequested
 from controller.core.model.events.event import Event
 from controller.core.model.events.nodes import NodeWentAway
 from controller.core.model.events.queued import JobQueued
-from controller.core.model.inputs import Input, Tick
+from controller.core.model.inputs import agent_inputs, controller_inputs
+from controller.core.model.inputs.controller_inputs import Tick
+from controller.core.model.inputs.input import Input
 from controller.core.model.job import NEVER
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.state.state import State
@@ -98,7 +99,7 @@ class Replay:
 
     def _tell(self, given: Input) -> Reply:
         decision = self.engine.handle(given, self._clock.now)
-        if isinstance(given, inputs.ApplyConfig):
+        if isinstance(given, controller_inputs.ApplyConfig):
             self._pipeline, self._agents.state = self.engine.pipeline, self.engine.state
         for event in decision.events:
             self._note(event)
@@ -141,7 +142,7 @@ class Replay:
         if node is None or node.since != event.at:
             return
         if is_overdue(self.engine.state, node, self._pipeline.losses, silent_s):
-            self._report(inputs.NodeSilent(event.node, silent_s))
+            self._report(agent_inputs.NodeSilent(event.node, silent_s))
 
     def _restart(self) -> None:
         """Repeat a restart of the controller: continue with a new engine that is loaded from the rows of the
@@ -149,7 +150,7 @@ class Replay:
         """
         self.engine, connected = restarted(self.engine.state, self._pipeline)
         self._agents.state = self.engine.state
-        self._tell(inputs.ControllerStarted(connected))
+        self._tell(controller_inputs.ControllerStarted(connected))
 
     def _report(self, given: Input) -> None:
         """Pass a report of an agent to the engine. One scheduling cycle follows after all inputs with the

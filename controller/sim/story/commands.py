@@ -10,9 +10,9 @@ from typing import Any, Protocol
 
 from controller.config import Config, digest, policy_text
 from controller.core.input_handlers.job_orders import active_jobs, maker_of
-from controller.core.model import inputs
 from controller.core.model.decision.decision import Refusal
-from controller.core.model.inputs import Input, NodeCommand
+from controller.core.model.inputs import controller_inputs, node_inputs, policy_inputs
+from controller.core.model.inputs.input import Input, NodeCommand
 from controller.core.model.job import Job
 from controller.registry import build_pipeline, nodes_of
 from controller.sim.simulation import Simulation
@@ -61,7 +61,7 @@ class MakeReservation:
     anyway: bool
 
     def carry_out(self, simulation: Simulation) -> Result:
-        result = _told(simulation, inputs.Reserve(self.spec, ADMIN, self.anyway))
+        result = _told(simulation, policy_inputs.Reserve(self.spec, ADMIN, self.anyway))
         found = simulation.engine.state.reservations.by_name.get(self.spec.name)
         return result if result.refused or found is None else Result(f"reserved {_listed(found.nodes)}")
 
@@ -113,7 +113,7 @@ class AddNodes:
         refused = tuple(f"node {name} exists already" for name in self.nodes if name in present)
         added = {name: facts for name, facts in self.nodes.items() if name not in present}
         for name, facts in added.items():
-            simulation.tell(inputs.AddNode(name, facts.labels, by=ADMIN))
+            simulation.tell(node_inputs.AddNode(name, facts.labels, by=ADMIN))
             simulation.add_node(name, facts)
         gpus = sum(len(facts.gpus) for facts in added.values())
         return Result(f"added {_listed(added)} with {counted(gpus, 'GPU')}" if added else "", refused)
@@ -211,7 +211,7 @@ class ApplyConfig:
     def carry_out(self, simulation: Simulation) -> Result:
         pipeline = build_pipeline(self.config)
         simulation.tell(
-            inputs.ApplyConfig(digest(self.config), ADMIN, pipeline, (), policy_text(self.config))
+            controller_inputs.ApplyConfig(digest(self.config), ADMIN, pipeline, (), policy_text(self.config))
         )
         if self.nodes is None:
             return Result("applied")
@@ -223,9 +223,9 @@ class ApplyConfig:
                 simulation.add_node(name, facts)
         refused: list[str] = []
         for name in sorted(before - set(self.nodes)):
-            told = _refusals(simulation, inputs.RemoveNode(name, ADMIN))
+            told = _refusals(simulation, node_inputs.RemoveNode(name, ADMIN))
             if told:
-                simulation.tell(inputs.Drain(name, ADMIN, "no longer in scheduler.toml"))
+                simulation.tell(node_inputs.Drain(name, ADMIN, "no longer in scheduler.toml"))
                 refused += [f"{message}; it is drained" for message in told]
         return Result("applied", tuple(refused))
 

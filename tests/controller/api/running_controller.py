@@ -17,9 +17,9 @@ from controller.api.server.app import Server, serve
 from controller.commit_feed import Lagged
 from controller.config import Config
 from controller.core.invariants import find_violations
-from controller.core.model import inputs
 from controller.core.model.decision.decision import Accepted
-from controller.core.model.inputs import Input
+from controller.core.model.inputs import agent_inputs
+from controller.core.model.inputs.input import Input
 from controller.daemon import Daemon
 from controller.registry import build_pipeline
 from controller.store.store import Store
@@ -70,7 +70,9 @@ class RunningController:
 
     async def join(self, name: str, **host: Any) -> None:
         """Connects an agent."""
-        await self.handle(inputs.AgentSaidHello(name, Hello(name, "0.1.0", "boot", "i", facts(name, **host))))
+        await self.handle(
+            agent_inputs.AgentSaidHello(name, Hello(name, "0.1.0", "boot", "i", facts(name, **host)))
+        )
 
     async def placed(self, job: int) -> list[str]:
         """Wait until the job is placed, and return the names of its nodes."""
@@ -91,7 +93,7 @@ class RunningController:
         for node in await self.placed(job):
             attempt = self.daemon.state.jobs[job].attempt
             await self.handle(
-                inputs.AgentReported(node, AttemptStatus(job, attempt, pid=100, started_at=1.0))
+                agent_inputs.AgentReported(node, AttemptStatus(job, attempt, pid=100, started_at=1.0))
             )
 
     async def ended(self, job: int, code: int = 0) -> None:
@@ -99,7 +101,7 @@ class RunningController:
         for node in await self.placed(job):
             attempt = self.daemon.state.jobs[job].attempt
             status = AttemptStatus(job, attempt, 100, started_at=1.0, ended_at=2.0, code=code)
-            await self.handle(inputs.AgentReported(node, status))
+            await self.handle(agent_inputs.AgentReported(node, status))
 
 
 @asynccontextmanager

@@ -16,9 +16,10 @@ from controller import user_turns
 from controller.api.handlers.jobs.reasons import FEW_WAITING
 from controller.config import Config
 from controller.core.engine import Engine
-from controller.core.model import inputs
 from controller.core.model.decision.decision import Decision
-from controller.core.model.inputs import Submit
+from controller.core.model.inputs import controller_inputs, job_inputs
+from controller.core.model.inputs.input import Input
+from controller.core.model.inputs.job_inputs import Submit
 from controller.core.model.job import Job
 from controller.questions.engine_copy.engine_copy import EngineCopy, QuestionRefused
 from controller.registry import build_pipeline
@@ -168,7 +169,7 @@ async def test_crash_in_the_controller_restarts_the_engine_copy_with_its_state(
 
         def broken(given: Any, now: float) -> Any:
             handled = handle(given, now)
-            if isinstance(given, inputs.Submit):
+            if isinstance(given, job_inputs.Submit):
                 raise RuntimeError("after the state was changed")
             return handled
 
@@ -184,7 +185,7 @@ async def test_new_configuration_reaches_the_engine_copy_at_once(patient: Runnin
     await asked(patient, jobs)
     before = patient.daemon.questions.copy_pid
     pipeline = build_pipeline(Config(scheduler={"order": "fair"}))  # type: ignore[arg-type]
-    await patient.handle(inputs.ApplyConfig("digest", "root", pipeline))
+    await patient.handle(controller_inputs.ApplyConfig("digest", "root", pipeline))
     assert await asked(patient, order) == "FairShareOrder"
     assert patient.daemon.questions.copy_pid != before
 
@@ -230,7 +231,7 @@ async def test_start_estimates_are_sampled_beside_the_controller(monkeypatch: py
     passes: list[Engine] = []
     handle = Engine.handle
 
-    def noted(engine: Engine, given: inputs.Input, now: float) -> Decision:
+    def noted(engine: Engine, given: Input, now: float) -> Decision:
         passes.append(engine)
         return handle(engine, given, now)
 

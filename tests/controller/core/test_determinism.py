@@ -11,9 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from controller.core.framework.interfaces import PreemptionGuards
-from controller.core.model import inputs
 from controller.core.model.decision.decision import Accepted, Decision
 from controller.core.model.events.kinds import body_of, kind_of
+from controller.core.model.inputs import agent_inputs, controller_inputs, job_inputs, node_inputs
+from controller.core.model.inputs.input import Input
 from controller.core.quota.queue_rules import QueueRule
 from controller.core.quota.quota_config import QuotaConfig
 from controller.plugins.preemption.by_priority import PriorityStrategy
@@ -72,7 +73,7 @@ def run(backfill: str) -> str:
     harness = EngineHarness(replace(made, strategies=strategies, guards=guards))
     dice, digest, known = random.Random(7), hashlib.sha256(), list[int]()
 
-    def tell(given: inputs.Input) -> Decision:
+    def tell(given: Input) -> Decision:
         decision = harness.engine.handle(given, harness.now)
         for event in decision.events:
             digest.update(dumps([kind_of(event), body_of(event)]).encode())
@@ -82,26 +83,26 @@ def run(backfill: str) -> str:
 
     for number in range(NODES):
         host = facts(f"n{number}", gpus=4, labels={"rack": f"r{number % 3}"})
-        tell(inputs.AgentSaidHello(f"n{number}", Hello(f"n{number}", "0", "b", "i", host, ())))
+        tell(agent_inputs.AgentSaidHello(f"n{number}", Hello(f"n{number}", "0", "b", "i", host, ())))
     for _ in range(STEPS):
         for _ in range(dice.randrange(4)):
-            reply = tell(inputs.Submit(job(dice, known), dice.choice(["ada", "bo", "cy"]))).reply
+            reply = tell(job_inputs.Submit(job(dice, known), dice.choice(["ada", "bo", "cy"]))).reply
             known += reply.jobs if isinstance(reply, Accepted) else ()
-        tell(inputs.Tick())
+        tell(controller_inputs.Tick())
         harness.now += dice.choice([1.0, 7.0, 30.0])
         for each in [each for each in harness.state.live() if each.unended and dice.random() < 0.3]:
             code = dice.choice([0, 0, 1])
             for member in each.running:
                 over = AttemptStatus(each.id, each.attempt, 1, harness.now, harness.now, code=code)
-                tell(inputs.AgentReported(member.allocation.node, over))
+                tell(agent_inputs.AgentReported(member.allocation.node, over))
         if dice.random() < 0.2:
             node = f"n{dice.randrange(NODES)}"
-            tell(dice.choice([inputs.Drain(node, "root", "x"), inputs.Resume(node, "root")]))
+            tell(dice.choice([node_inputs.Drain(node, "root", "x"), node_inputs.Resume(node, "root")]))
         if known and dice.random() < 0.3:
-            tell(inputs.Edit(dice.choice(known), "root", {"priority": dice.choice([10, 90])}))
+            tell(job_inputs.Edit(dice.choice(known), "root", {"priority": dice.choice([10, 90])}))
         if dice.random() < 0.1:
             taint = {"old:NoExecute": dice.choice(["", None])}
-            tell(inputs.MarkNode(f"n{dice.randrange(NODES)}", "root", {}, taint))
+            tell(node_inputs.MarkNode(f"n{dice.randrange(NODES)}", "root", {}, taint))
     return f"{len(known)} {digest.hexdigest()}"
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from controller.core.model import inputs
 from controller.core.model.events.kinds import event_of
-from controller.core.model.inputs import Requester
+from controller.core.model.inputs import agent_inputs, job_inputs, node_inputs
+from controller.core.model.inputs.input import Requester
 from controller.core.model.job import LEGAL, IllegalTransition
 from controller.core.state.apply import apply
 from tests.engine_harness import EngineHarness, spec
@@ -65,14 +65,14 @@ def test_exit_status_of_the_process_decides_the_outcome(
 
 def test_cancel_while_queued_ends_at_once(harness: EngineHarness) -> None:
     job = harness.submit(spec(1))
-    harness.tell(inputs.Cancel(job, "ada"))
+    harness.tell(job_inputs.Cancel(job, "ada"))
     assert harness.job(job).state is JobState.CANCELLED
     assert harness.tick() == []
 
 
 def test_cancel_while_running_waits_for_the_process(harness: EngineHarness) -> None:
     job = running(harness)
-    harness.tell(inputs.Cancel(job, "ada"))
+    harness.tell(job_inputs.Cancel(job, "ada"))
     assert (harness.job(job).state, harness.job(job).reason) == (JobState.RUNNING, Reason.CANCELLING)
     assert harness.stops() == [("a", job)]
     harness.exit(job, None, signal=15, why="cancelled")
@@ -81,30 +81,30 @@ def test_cancel_while_running_waits_for_the_process(harness: EngineHarness) -> N
 
 def test_a_success_that_raced_the_cancel_is_a_success(harness: EngineHarness) -> None:
     job = running(harness)
-    harness.tell(inputs.Cancel(job, "ada"))
+    harness.tell(job_inputs.Cancel(job, "ada"))
     harness.exit(job, 0)
     assert harness.job(job).state is JobState.COMPLETED
 
 
 def test_cancel_twice_stops_once_and_an_ended_job_refuses(harness: EngineHarness) -> None:
     job = running(harness)
-    harness.tell(inputs.Cancel(job, "ada"))
-    harness.tell(inputs.Cancel(job, "ada"))
+    harness.tell(job_inputs.Cancel(job, "ada"))
+    harness.tell(job_inputs.Cancel(job, "ada"))
     assert len(harness.stops()) == 1
     harness.exit(job, None, signal=15)
-    assert harness.refuse(inputs.Cancel(job, "ada")).code == "conflict"
+    assert harness.refuse(job_inputs.Cancel(job, "ada")).code == "conflict"
 
 
 def test_hold_and_release(harness: EngineHarness) -> None:
     job = harness.submit(spec(1, hold=True))
     assert harness.tick() == []
-    harness.tell(inputs.Release(job, "ada"))
-    harness.tell(inputs.Hold(job, "ada"))
+    harness.tell(job_inputs.Release(job, "ada"))
+    harness.tell(job_inputs.Hold(job, "ada"))
     assert harness.tick() == []
-    harness.tell(inputs.Release(job, "ada"))
+    harness.tell(job_inputs.Release(job, "ada"))
     assert [start.job for start in harness.tick()] == [job]
-    assert harness.refuse(inputs.Hold(job, "ada")).code == "conflict"
-    assert harness.refuse(inputs.Release(job, "ada")).code == "conflict"
+    assert harness.refuse(job_inputs.Hold(job, "ada")).code == "conflict"
+    assert harness.refuse(job_inputs.Release(job, "ada")).code == "conflict"
 
 
 ADA, OPERATOR = Requester("ada"), Requester("ops", operator=True)
@@ -112,35 +112,35 @@ ADA, OPERATOR = Requester("ada"), Requester("ops", operator=True)
 
 def test_an_operators_hold_is_released_only_by_an_operator(harness: EngineHarness) -> None:
     job = harness.submit(spec(1, hold=True))
-    harness.tell(inputs.Hold(job, "ops", OPERATOR))  # replaces the hold of the user
-    refused = harness.refuse(inputs.Release(job, "ada", ADA))
+    harness.tell(job_inputs.Hold(job, "ops", OPERATOR))  # replaces the hold of the user
+    refused = harness.refuse(job_inputs.Release(job, "ada", ADA))
     assert (refused.code, refused.message) == (
         "not_allowed",
         f"only operators may release job {job}: operator ops holds it",
     )
     assert harness.why(job).sentence == "held by operator ops: only an operator can release it"
-    harness.tell(inputs.Hold(job, "ada", ADA))  # changes nothing
-    assert harness.refuse(inputs.Release(job, "ada", ADA)) == refused
-    assert harness.restarted().refuse(inputs.Release(job, "ada", ADA)) == refused
-    harness.tell(inputs.Release(job, "second", Requester("second", operator=True)))
-    harness.tell(inputs.Hold(job, "ada", ADA))
-    harness.tell(inputs.Release(job, "ada", ADA))
+    harness.tell(job_inputs.Hold(job, "ada", ADA))  # changes nothing
+    assert harness.refuse(job_inputs.Release(job, "ada", ADA)) == refused
+    assert harness.restarted().refuse(job_inputs.Release(job, "ada", ADA)) == refused
+    harness.tell(job_inputs.Release(job, "second", Requester("second", operator=True)))
+    harness.tell(job_inputs.Hold(job, "ada", ADA))
+    harness.tell(job_inputs.Release(job, "ada", ADA))
     assert [start.job for start in harness.tick()] == [job]
 
 
 def test_an_operators_hold_on_an_own_job_is_a_users_hold(harness: EngineHarness) -> None:
     job = harness.submit(spec(1), "ops")
-    harness.tell(inputs.Hold(job, "ops", OPERATOR))
-    harness.tell(inputs.Release(job, "ops", Requester("ops")))  # no operator any more
+    harness.tell(job_inputs.Hold(job, "ops", OPERATOR))
+    harness.tell(job_inputs.Release(job, "ops", Requester("ops")))  # no operator any more
     assert [start.job for start in harness.tick()] == [job]
 
 
 def test_a_job_that_an_operator_preempted_and_held_is_released_by_an_operator(harness: EngineHarness) -> None:
     job = running(harness)
-    harness.tell(inputs.Preempt(job, "ops", hold=True))
+    harness.tell(job_inputs.Preempt(job, "ops", hold=True))
     harness.exit(job, None, signal=15, why="preempted")
-    assert harness.refuse(inputs.Release(job, "ada", ADA)).code == "not_allowed"
-    harness.tell(inputs.Release(job, "ops", OPERATOR))
+    assert harness.refuse(job_inputs.Release(job, "ada", ADA)).code == "not_allowed"
+    harness.tell(job_inputs.Release(job, "ops", OPERATOR))
     assert [start.job for start in harness.tick()] == [job]
 
 
@@ -148,14 +148,14 @@ def test_a_hold_of_an_older_version_is_a_users_hold(harness: EngineHarness) -> N
     job = harness.submit(spec(1))
     before = event_of("JobHeld", f'{{"job": {job}, "at": 1.0, "by": "ops"}}')
     apply(harness.state, before)
-    harness.tell(inputs.Release(job, "ada", ADA))
+    harness.tell(job_inputs.Release(job, "ada", ADA))
     assert not harness.job(job).held
 
 
 def test_a_held_job_that_was_cancelled_stays_cancelled(harness: EngineHarness) -> None:
     job = harness.submit(spec(1, hold=True))
-    harness.tell(inputs.Cancel(job, "ada"))
-    assert harness.refuse(inputs.Release(job, "ada")).code == "conflict"
+    harness.tell(job_inputs.Cancel(job, "ada"))
+    assert harness.refuse(job_inputs.Release(job, "ada")).code == "conflict"
 
 
 def test_a_repeated_submission_key_returns_the_same_job(harness: EngineHarness) -> None:
@@ -174,7 +174,7 @@ def test_a_repeated_submission_key_returns_the_same_job(harness: EngineHarness) 
     ],
 )
 def test_invalid_submit_is_refused(harness: EngineHarness, asked: JobSpec, key: str, where: str) -> None:
-    refusal = harness.refuse(inputs.Submit(asked, "ada", key))
+    refusal = harness.refuse(job_inputs.Submit(asked, "ada", key))
     assert (refusal.code, refusal.where) == ("invalid", where)
 
 
@@ -213,8 +213,10 @@ def test_a_gang_whose_port_is_in_use_is_requeued_with_another_port(harness: Engi
     first = {start.env["MASTER_PORT"] for start in harness.tick()}
     a, b = harness.nodes_of(job)
     why = f"port_in_use: MASTER_PORT {next(iter(first))} is in use on this host"
-    harness.tell(inputs.AgentReported(a, AttemptStatus(job, 1, ended_at=harness.now, why=why)))
-    harness.tell(inputs.AgentReported(b, AttemptStatus(job, 1, ended_at=harness.now, why="member_failed")))
+    harness.tell(agent_inputs.AgentReported(a, AttemptStatus(job, 1, ended_at=harness.now, why=why)))
+    harness.tell(
+        agent_inputs.AgentReported(b, AttemptStatus(job, 1, ended_at=harness.now, why="member_failed"))
+    )
     assert harness.job(job).state is JobState.QUEUED
     assert "MASTER_PORT" in harness.job(job).detail
     assert all(node.up for node in harness.state.nodes.by_name.values())  # the host is well
@@ -225,18 +227,18 @@ def test_a_gang_whose_port_is_in_use_is_requeued_with_another_port(harness: Engi
 
 def test_a_drained_node_gets_no_new_job_and_keeps_its_running_job(harness: EngineHarness) -> None:
     job = running(harness)
-    harness.tell(inputs.Drain("a", "root", "fans"))
+    harness.tell(node_inputs.Drain("a", "root", "fans"))
     other = harness.submit(spec(8))
     harness.tick()
     assert harness.nodes_of(other) == ["b"]
     assert harness.job(job).state is JobState.RUNNING
-    harness.tell(inputs.Resume("a", "root"))
+    harness.tell(node_inputs.Resume("a", "root"))
     assert harness.state.nodes.by_name["a"].state is NodeState.UP
 
 
 def test_a_lost_link_leaves_the_job_and_the_next_hello_reports_its_end(harness: EngineHarness) -> None:
     job = running(harness)
-    harness.tell(inputs.LinkWentDown("a", "cut"))
+    harness.tell(agent_inputs.LinkWentDown("a", "cut"))
     assert harness.job(job).state is JobState.RUNNING
     harness.join("a", attempts=(AttemptStatus(job, 1, 7, 1.0, 2.0, code=0),))
     assert harness.job(job).state is JobState.COMPLETED
@@ -276,7 +278,7 @@ def test_a_running_attempt_the_agent_does_not_know_is_lost(harness: EngineHarnes
 
 def test_a_stop_that_never_arrived_is_sent_again(harness: EngineHarness) -> None:
     job = running(harness)
-    harness.tell(inputs.Cancel(job, "ada"))
+    harness.tell(job_inputs.Cancel(job, "ada"))
     harness.sent.clear()
     harness.join("a", attempts=(AttemptStatus(job, 1, 7, 1.0),))
     assert harness.stops() == [("a", job)]
@@ -291,7 +293,7 @@ def test_an_exit_reported_twice_counts_once(harness: EngineHarness) -> None:
     job = running(harness)
     harness.exit(job, 0)
     before = len(harness.events)
-    harness.tell(inputs.AgentReported("a", AttemptStatus(job, 1, 7, 1.0, 2.0, code=1)))
+    harness.tell(agent_inputs.AgentReported("a", AttemptStatus(job, 1, 7, 1.0, 2.0, code=1)))
     assert len(harness.events) == before
     assert harness.job(job).code == 0
 
@@ -313,6 +315,6 @@ def test_a_job_held_and_released_before_the_next_cycle_is_considered_once(harnes
     harness.submit(spec(16, nodes=2))
     assert len(harness.tick()) == 2
     job = harness.submit(spec(0, time_limit_s=10))
-    harness.tell(inputs.Hold(job, "ada"))
-    harness.tell(inputs.Release(job, "ada"))
+    harness.tell(job_inputs.Hold(job, "ada"))
+    harness.tell(job_inputs.Release(job, "ada"))
     assert [start.job for start in harness.tick()] == [job]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from controller.core.model import inputs
 from controller.core.model.decision.effects import StartAttempt
 from controller.core.model.events.queued import JobQueued
+from controller.core.model.inputs import controller_inputs, job_inputs
 from tests.engine_harness import EngineHarness, spec
 from wire.agent.orders import Start
 from wire.codec import decode, encode
@@ -18,8 +18,8 @@ def place(submitted: JobSpec) -> tuple[JobQueued, StartAttempt, JobSpec]:
     harness = EngineHarness()
     harness.join("n1")
     harness.tick()
-    first = harness.engine.handle(inputs.Submit(submitted, user="ada", key="k"), harness.now)
-    second = harness.engine.handle(inputs.Tick(), harness.now)
+    first = harness.engine.handle(job_inputs.Submit(submitted, user="ada", key="k"), harness.now)
+    second = harness.engine.handle(controller_inputs.Tick(), harness.now)
     queued = next(event for event in first.events if isinstance(event, JobQueued))
     started = next(effect for effect in second.effects if isinstance(effect, StartAttempt))
     return queued, started, harness.engine.state.jobs[queued.job].spec

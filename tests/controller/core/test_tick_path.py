@@ -10,8 +10,8 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from controller.core.model import inputs
 from controller.core.model.decision.effects import StartAttempt
+from controller.core.model.inputs import controller_inputs
 from tests.engine_harness import EngineHarness, spec
 from wire import dataclass as generated_methods
 
@@ -73,7 +73,7 @@ def place_one_job(gpus: float) -> CallCounter:
     harness.tick()
     harness.submit(spec(gpus))
     with CallCounter() as counter:
-        decision = harness.engine.handle(inputs.Tick(), harness.now)
+        decision = harness.engine.handle(controller_inputs.Tick(), harness.now)
     assert [type(each) for each in decision.effects] == [StartAttempt]
     return counter
 

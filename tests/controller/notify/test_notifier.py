@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from controller.config import load_text
-from controller.core.model import inputs
+from controller.core.model.inputs import agent_inputs, controller_inputs, policy_inputs
 from controller.core.model.rows import NoteRow
 from controller.notify.messages import Message
 from controller.notify.notifier import Notifier
@@ -193,7 +193,7 @@ def test_mail_of_an_array_comes_once_for_all_elements() -> None:
 def test_one_notice_for_each_step_of_a_quota() -> None:
     commits = Commits(f'{SINKS}[notify.rules.quota]\nwhen = ["quota.80", "quota.100"]\nsink = "ops"\n')
     harness = commits.harness
-    harness.tell(inputs.SetQuota("project", "default", Quota(Limits(gpus=5)), "root"))
+    harness.tell(policy_inputs.SetQuota("project", "default", Quota(Limits(gpus=5)), "root"))
     found = []
     for _ in range(5):
         job = harness.submit(spec(1))
@@ -245,9 +245,9 @@ def test_a_notice_of_a_failed_job_has_the_remedy_of_its_failure_class() -> None:
 
 def test_a_restart_of_the_controller_is_no_loss_of_nodes() -> None:
     commits = Commits(f'{SINKS}[notify.rules.nodes]\nwhen = ["node.away"]\nsink = "ops"\n')
-    commits.harness.tell(inputs.ControllerStarted(("n1",)))
+    commits.harness.tell(controller_inputs.ControllerStarted(("n1",)))
     assert commits.commit() == []
     commits.harness.join("n1", gpus=8)
-    commits.harness.tell(inputs.LinkWentDown("n1", "connection reset"))
+    commits.harness.tell(agent_inputs.LinkWentDown("n1", "connection reset"))
     [message] = commits.commit()
     assert message.subject == "node n1 is away"

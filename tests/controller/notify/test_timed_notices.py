@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from controller.core.model import inputs
+from controller.core.model.inputs import job_inputs
 from controller.core.model.rows import NoteRow
 from controller.notify.limit_mails import LIMIT_NOTE
 from controller.notify.messages import Message
@@ -70,11 +70,11 @@ async def test_parts_move_with_the_limit_and_begin_again_with_an_attempt() -> No
     timed = Timed()
     job = timed.run_job("TIME_LIMIT_90")
     start = timed.harness.now
-    timed.harness.tell(inputs.Edit(job, "root", {"time_limit_s": 2 * HOUR}))
+    timed.harness.tell(job_inputs.Edit(job, "root", {"time_limit_s": 2 * HOUR}))
     timed.commit()
     assert await timed.due_at(start + 0.9 * HOUR) == []
     assert len(await timed.due_at(start + 1.8 * HOUR)) == 1
-    timed.harness.tell(inputs.Requeue(job, "ada"))
+    timed.harness.tell(job_inputs.Requeue(job, "ada"))
     timed.harness.exit(job, None, signal=15, why="requeued")
     timed.harness.tick()
     timed.harness.start(job)

@@ -8,9 +8,9 @@ from typing import Any
 
 from controller.config import Config
 from controller.core.engine import Engine
-from controller.core.model import inputs
 from controller.core.model.decision.decision import Decision
-from controller.core.model.inputs import Input
+from controller.core.model.inputs import agent_inputs, controller_inputs, job_inputs, node_inputs
+from controller.core.model.inputs.input import Input
 from controller.core.state.state import State
 from controller.registry import build_pipeline
 from tests.engine_harness import facts
@@ -55,7 +55,7 @@ class Cluster:
         """Handle a few inputs and run a cycle, as the daemon does; the inputs, and the events."""
         handled: list[tuple[Input, float]] = []
         events: list[Any] = []
-        for given in [*self._inputs(), inputs.Tick()]:
+        for given in [*self._inputs(), controller_inputs.Tick()]:
             self.now += self.random.choice([0.0, 0.25, 7.0, 60.0])
             handled.append((given, self.now))
             events += self._reported(self.engine.handle(given, self.now)).events
@@ -65,19 +65,19 @@ class Cluster:
         for order in decision.orders:
             if isinstance(order.frame, Start):
                 status = AttemptStatus(order.frame.job, order.frame.attempt, pid=9, started_at=self.now)
-                self._soon.append(inputs.AgentReported(order.node, status))
+                self._soon.append(agent_inputs.AgentReported(order.node, status))
             elif isinstance(order.frame, Stop):
                 self._soon.append(self._over(order.node, order.frame.job, order.frame.attempt))
         return decision
 
     def _over(self, node: str, job: int, attempt: int) -> Input:
         status = AttemptStatus(job, attempt, 9, self.now - 1, self.now, code=self.random.choice([0, 0, 1]))
-        return inputs.AgentReported(node, status)
+        return agent_inputs.AgentReported(node, status)
 
     def _inputs(self) -> Iterator[Input]:
         if not self.engine.state.nodes.by_name:
             for name in NODES:
-                yield inputs.AgentSaidHello(name, Hello(name, "0", "boot", "i", facts(name)))
+                yield agent_inputs.AgentSaidHello(name, Hello(name, "0", "boot", "i", facts(name)))
         soon, self._soon = self._soon, []
         yield from soon
         for _ in range(self.random.randrange(4)):
@@ -93,7 +93,7 @@ class Cluster:
                 time_limit_s=dice.choice([300.0, 3600.0, 7200.0, 86_400.0]),
                 priority=dice.choice([20, 50, 80]),
             )
-            return inputs.Submit(spec, dice.choice(["ada", "bo", "cy"]))
+            return job_inputs.Submit(spec, dice.choice(["ada", "bo", "cy"]))
         job = dice.choice(live)
         if kind == "end":
             running = [each for each in live if each.state is JobState.RUNNING]
@@ -102,14 +102,14 @@ class Cluster:
                 node = dice.choice([*job.members])
                 return self._over(node, job.id, job.attempt)
         if kind == "hold":
-            return inputs.Hold(job.id, "root")
+            return job_inputs.Hold(job.id, "root")
         if kind == "release":
-            return inputs.Release(job.id, "root")
+            return job_inputs.Release(job.id, "root")
         if kind == "edit":
-            return inputs.Edit(job.id, "root", {"priority": dice.choice([10, 60, 90])})
+            return job_inputs.Edit(job.id, "root", {"priority": dice.choice([10, 60, 90])})
         if kind == "drain":
             node = dice.choice(NODES)
             if self.engine.state.nodes.by_name[node].drained:
-                return inputs.Resume(node, "root")
-            return inputs.Drain(node, "root", "test")
-        return inputs.Cancel(job.id, "root")
+                return node_inputs.Resume(node, "root")
+            return node_inputs.Drain(node, "root", "test")
+        return job_inputs.Cancel(job.id, "root")

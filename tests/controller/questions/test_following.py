@@ -13,7 +13,7 @@ import pytest
 
 from controller.api.views.resources import job_view
 from controller.core.forecast.forecast import forecast, fork, with_run_times
-from controller.core.model.inputs import Submit
+from controller.core.model.inputs.job_inputs import Submit
 from controller.questions.engine_copy import copy_process as engine_copy_process
 from controller.questions.engine_copy.deadline import Deadline
 from controller.questions.engine_copy.engine_copy import EngineCopy

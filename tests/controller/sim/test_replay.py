@@ -15,7 +15,6 @@ from controller.config import Config
 from controller.core.engine import Engine
 from controller.core.framework.interfaces import PreemptionGuards, WeightedScorer
 from controller.core.lifecycle.node_loss import NodeLossPolicy
-from controller.core.model import inputs
 from controller.core.model.decision.decision import Decision
 from controller.core.model.events.attempts import JobPlaced, JobPreempted, JobRequeued
 from controller.core.model.events.event import Event
@@ -27,7 +26,14 @@ from controller.core.model.events.nominations import (
 )
 from controller.core.model.events.queued import GateOpened, JobQueued
 from controller.core.model.events.tenants import ShareSet
-from controller.core.model.inputs import Input
+from controller.core.model.inputs import (
+    agent_inputs,
+    controller_inputs,
+    job_inputs,
+    node_inputs,
+    policy_inputs,
+)
+from controller.core.model.inputs.input import Input
 from controller.core.rebalance.proposals import RebalanceRules
 from controller.core.state.state import State
 from controller.plugins.preemption.by_priority import PriorityStrategy
@@ -151,24 +157,24 @@ class Story(EngineHarness):
     def tell(self, given: Input) -> Decision:
         self.now += 10
         decision = super().tell(given)
-        if not isinstance(given, inputs.Tick):
+        if not isinstance(given, controller_inputs.Tick):
             self.now += 0.001
-            super().tell(inputs.Tick())
+            super().tell(controller_inputs.Tick())
         return decision
 
     def report(self, node: str, job: int, **more: object) -> None:
         status = AttemptStatus(job, self.job(job).attempt, pid=job, started_at=self.now, **more)  # type: ignore[arg-type]
-        self.tell(inputs.AgentReported(node, status))
+        self.tell(agent_inputs.AgentReported(node, status))
 
 
 def test_replay_repeats_node_and_operator_inputs() -> None:
     story = Story(default_pipeline())
-    story.tell(inputs.AddNode("a", {"rack": "1"}))
-    story.tell(inputs.AddNode("c", by="root"))
-    story.tell(inputs.RemoveNode("c", "root"))
-    story.tell(inputs.SetQuota("user", "eve", Quota(Limits(gpus=8)), "root"))
-    story.tell(inputs.SetQuota("user", "eve", Quota(Limits(running=8)), "root"))
-    story.tell(inputs.UnsetQuota("user", "eve", "root"))
+    story.tell(node_inputs.AddNode("a", {"rack": "1"}))
+    story.tell(node_inputs.AddNode("c", by="root"))
+    story.tell(node_inputs.RemoveNode("c", "root"))
+    story.tell(policy_inputs.SetQuota("user", "eve", Quota(Limits(gpus=8)), "root"))
+    story.tell(policy_inputs.SetQuota("user", "eve", Quota(Limits(running=8)), "root"))
+    story.tell(policy_inputs.UnsetQuota("user", "eve", "root"))
     story.join("a")
     story.join("b")
     lost, cancelled, never_joined, ended = (story.submit(spec(4)) for _ in range(4))
@@ -180,18 +186,18 @@ def test_replay_repeats_node_and_operator_inputs() -> None:
     ]
     for job in (lost, cancelled, ended):
         story.report(story.nodes_of(job)[0], job)
-    story.tell(inputs.Drain("a", "root", "a fan"))
+    story.tell(node_inputs.Drain("a", "root", "a fan"))
     waiting, gang = story.submit(spec(8, hold=True)), story.submit(spec(16, nodes=2))
-    story.tell(inputs.Hold(gang, "ada"))
-    story.tell(inputs.Release(waiting, "ada"))
-    story.tell(inputs.Cancel(waiting, "ada"))
-    story.tell(inputs.LinkWentDown("b", "silent for 30s"))
+    story.tell(job_inputs.Hold(gang, "ada"))
+    story.tell(job_inputs.Release(waiting, "ada"))
+    story.tell(job_inputs.Cancel(waiting, "ada"))
+    story.tell(agent_inputs.LinkWentDown("b", "silent for 30s"))
     story.join("b", (AttemptStatus(ended, 1, ended, 1_000.0, story.now, 0),))
     story.join("b", boot="b2")
     story.join("a", (AttemptStatus(cancelled, 1, cancelled, 1_000.0),))
-    story.tell(inputs.GpuReported("b", "GPU-b-3", GpuHealth.LOST, "Xid 79"))
-    story.tell(inputs.Resume("a", "root"))
-    story.tell(inputs.Cancel(cancelled, "eve"))
+    story.tell(agent_inputs.GpuReported("b", "GPU-b-3", GpuHealth.LOST, "Xid 79"))
+    story.tell(node_inputs.Resume("a", "root"))
+    story.tell(job_inputs.Cancel(cancelled, "eve"))
     story.report("a", cancelled, ended_at=story.now, signal=15, why="cancelled")
     told = {
         job: (story.job(job).state, story.job(job).reason) for job in (lost, never_joined, ended, waiting)
@@ -216,16 +222,16 @@ def test_replay_repeats_node_loss() -> None:
     waits = story.submit(spec(8, on_node_lost=OnNodeLost.WAIT))
     for job, node in ((short, "a"), (waits, "b")):
         story.report(node, job)
-    story.tell(inputs.LinkWentDown("b", "silent for 30s"))
-    story.tell(inputs.LinkWentDown("a", "silent for 30s"))
+    story.tell(agent_inputs.LinkWentDown("b", "silent for 30s"))
+    story.tell(agent_inputs.LinkWentDown("a", "silent for 30s"))
     for node, silent_s in (("b", 60.5), ("a", 60.5), ("a", 340.5)):
         story.now = story.state.nodes.by_name[node].since + silent_s - 10
-        story.tell(inputs.NodeSilent(node, silent_s))
+        story.tell(agent_inputs.NodeSilent(node, silent_s))
     assert story.job(short).state is JobState.QUEUED
-    story.tell(inputs.MarkNode("a", "root", {"rack": "2"}, {"broken:NoSchedule": "yes"}))
-    story.tell(inputs.DeclareLost("b", "root"))
+    story.tell(node_inputs.MarkNode("a", "root", {"rack": "2"}, {"broken:NoSchedule": "yes"}))
+    story.tell(node_inputs.DeclareLost("b", "root"))
     assert story.job(waits).reason is Reason.NODE_LOST
-    story.tell(inputs.AddNode("c", taints=(Taint("new", Effect.NO_SCHEDULE),)))
+    story.tell(node_inputs.AddNode("c", taints=(Taint("new", Effect.NO_SCHEDULE),)))
     again: list[Event] = []
     Replay(history_of(story.events), story.pipeline, observe=again.append).run()
     assert again == story.events
@@ -235,12 +241,12 @@ def test_replay_repeats_preemptions_and_operator_preemptions() -> None:
     guards = PreemptionGuards(min_runtime_s=0.0, cooldown_s=0.0)
     story = Story(replace(default_pipeline(), strategies=(PriorityStrategy(),), guards=guards))
     story.join("a")
-    story.tell(inputs.SetShare("ml", 3.0, "root"))
+    story.tell(policy_inputs.SetShare("ml", 3.0, "root"))
     low, asked, held = (story.submit(spec(2, priority=25)) for _ in range(3))
     for job in (low, asked, held):
         story.report("a", job)
-    story.tell(inputs.Preempt(asked, "root"))
-    story.tell(inputs.Preempt(held, "root", hold=True))
+    story.tell(job_inputs.Preempt(asked, "root"))
+    story.tell(job_inputs.Preempt(held, "root", hold=True))
     for job in (asked, held):
         saved = Checkpoint("/saved", at=story.now - 5)
         story.report("a", job, ended_at=story.now, signal=15, why="preempted", checkpoint=saved)
@@ -249,8 +255,8 @@ def test_replay_repeats_preemptions_and_operator_preemptions() -> None:
         story.report("a", job, ended_at=story.now, signal=15, why="preempted")
     assert story.job(high).state is JobState.SCHEDULED
     patient = story.submit(spec(8, priority=80))  # no job is preempted for jobs of its own priority
-    story.tell(inputs.Hold(patient, "ada"))
-    story.tell(inputs.Hold(patient, "root"))
+    story.tell(job_inputs.Hold(patient, "ada"))
+    story.tell(job_inputs.Hold(patient, "root"))
     kinds = {*map(type, story.events)}
     assert {ShareSet, PreemptionPlanned, JobPreempted} <= kinds
     again: list[Event] = []
@@ -279,14 +285,14 @@ def test_replay_repeats_moves_and_failed_moves() -> None:
         story.report(*story.nodes_of(moved), moved, ended_at=story.now, signal=15, why="preempted")
         story.report(*story.nodes_of(moved), moved)
 
-    story.tell(inputs.Rebalance("root"))
+    story.tell(policy_inputs.Rebalance("root"))
     [moved] = [job for job in jobs if story.job(job).move is not None]
     [target] = story.job(moved).claim
     story.tell_drain(target.node)
     leave(moved)
     assert story.job(moved).moves[0].undone
-    story.tell(inputs.Resume(target.node, "root"))
-    story.tell(inputs.Rebalance("corral"))
+    story.tell(node_inputs.Resume(target.node, "root"))
+    story.tell(policy_inputs.Rebalance("corral"))
     [moved] = [job for job in jobs if story.job(job).move is not None]
     leave(moved)
     assert story.job(moved).moves[-1].done_at is not None
@@ -313,7 +319,7 @@ def test_replay_cancels_a_job_at_its_recorded_time_wherever_it_starts() -> None:
     story.report("a", first, ended_at=story.now, code=0)
     story.report("a", behind)
     story.now += 1_000
-    story.tell(inputs.Cancel(behind, "ada"))
+    story.tell(job_inputs.Cancel(behind, "ada"))
     story.report("a", behind, ended_at=story.now, signal=15, why="cancelled")
     story.report("a", wanted, ended_at=story.now, code=0)
     outcome = replay_policy(ReplayTask(policy_of("sjf", Config()), history_of(story.events)))

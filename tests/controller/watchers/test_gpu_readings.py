@@ -12,7 +12,7 @@ from controller.core.cluster.gpus.gpu_health import (
     HealthAction,
     ReadingLimits,
 )
-from controller.core.model.inputs import GpuTroubled
+from controller.core.model.inputs.agent_inputs import GpuTroubled
 from controller.watchers.gpu_readings import GpuHealthWatch
 from wire.agent.reports import GpuProcess, GpuSample
 from wire.names import TroubleKind

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from controller.core.lifecycle.idle_gpus import IdlePolicy
-from controller.core.model import inputs
+from controller.core.model.inputs import agent_inputs
+from controller.core.model.inputs.input import Input
 from controller.watchers.idle_gpus import IdleGpuWatch
 from tests.engine_harness import EngineHarness, spec
 from wire.agent.reports import GpuSample
 
 
-def reported(harness: EngineHarness, watch: IdleGpuWatch, now: float) -> list[inputs.Input]:
+def reported(harness: EngineHarness, watch: IdleGpuWatch, now: float) -> list[Input]:
     harness.now = now
     found = list(watch.found(now))
     for each in found:
@@ -43,11 +44,11 @@ def test_job_is_idle_when_all_its_gpus_are_idle_long_enough() -> None:
     assert reported(harness, watch, 1_800.0) == []
     watch.read("a", [GpuSample(second, 4)], 1_800.0)
     assert reported(harness, watch, 2_399.0) == []
-    assert reported(harness, watch, 2_400.0) == [inputs.GpusIdle(job, 1, 1_800.0)]
+    assert reported(harness, watch, 2_400.0) == [agent_inputs.GpusIdle(job, 1, 1_800.0)]
     watch.forget("a")
     assert reported(harness, watch, 2_500.0) == []  # a GPU without a reading is not busy
     watch.read("a", [GpuSample(first, 30), GpuSample(second, 0)], 2_600.0)
-    assert reported(harness, watch, 2_600.0) == [inputs.GpusBusy(job, 1)]
+    assert reported(harness, watch, 2_600.0) == [agent_inputs.GpusBusy(job, 1)]
 
 
 def test_idle_time_before_a_job_does_not_count() -> None:
@@ -59,7 +60,7 @@ def test_idle_time_before_a_job_does_not_count() -> None:
     harness.tick()
     harness.start(job)
     assert reported(harness, watch, 1_599.0) == []
-    assert reported(harness, watch, 1_600.0) == [inputs.GpusIdle(job, 1, 1_000.0)]
+    assert reported(harness, watch, 1_600.0) == [agent_inputs.GpusIdle(job, 1, 1_000.0)]
 
 
 def bursts(watch: IdleGpuWatch, percent: int, busy_s: float, every_s: float, until: float) -> None:
@@ -79,7 +80,7 @@ def test_the_mean_over_the_window_decides(percent: int, busy_s: float, every_s: 
     harness, watch, _ = watched(1_800.0)
     bursts(watch, percent, busy_s, every_s, 8_000.0)
     found = reported(harness, watch, 8_000.0)
-    assert [type(each) for each in found] == ([inputs.GpusIdle] if idle else [])
+    assert [type(each) for each in found] == ([agent_inputs.GpusIdle] if idle else [])
     since = watch.since("a", 8_000.0)
     assert (since["GPU-a-0"] <= 8_000.0 - 1_800.0) if idle else not since
 
@@ -87,14 +88,16 @@ def test_the_mean_over_the_window_decides(percent: int, busy_s: float, every_s: 
 def test_job_that_works_again_loses_its_idle_flag() -> None:
     harness, watch, job = watched(1_800.0)
     watch.read("a", [GpuSample("GPU-a-0", 0)], 1_000.0)
-    assert reported(harness, watch, 9_000.0) == [inputs.GpusIdle(job, 1, 1_000.0)]
+    assert reported(harness, watch, 9_000.0) == [agent_inputs.GpusIdle(job, 1, 1_000.0)]
     watch.read("a", [GpuSample("GPU-a-0", 100)], 9_000.0)
-    assert inputs.GpusBusy(job, 1) not in reported(harness, watch, 9_010.0), "a burst of 10 s is no work"
-    assert reported(harness, watch, 9_060.0) == [inputs.GpusBusy(job, 1)]
+    assert agent_inputs.GpusBusy(job, 1) not in reported(harness, watch, 9_010.0), (
+        "a burst of 10 s is no work"
+    )
+    assert reported(harness, watch, 9_060.0) == [agent_inputs.GpusBusy(job, 1)]
     watch.read("a", [GpuSample("GPU-a-0", 0)], 12_000.0)
     assert watch.since("a", 13_000.0) == {"GPU-a-0": 12_000.0}, "the work before does not count"
     assert reported(harness, watch, 13_799.0) == []
-    assert reported(harness, watch, 13_800.0) == [inputs.GpusIdle(job, 1, 12_000.0)]
+    assert reported(harness, watch, 13_800.0) == [agent_inputs.GpusIdle(job, 1, 12_000.0)]
 
 
 def test_a_gpu_with_many_readings_takes_little_memory() -> None:

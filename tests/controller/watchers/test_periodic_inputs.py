@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from controller.core.model.inputs import Input, Tick
+from controller.core.model.inputs.controller_inputs import Tick
+from controller.core.model.inputs.input import Input
 from controller.store.errors import StoreUnavailable
 from controller.watchers.periodic_inputs import PeriodicInputs
 

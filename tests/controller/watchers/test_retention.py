@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from controller.config import RetentionSection
-from controller.core.model.inputs import Cancel
+from controller.core.model.inputs.job_inputs import Cancel
 from controller.watchers import retention
 from tests.controller.api.running_controller import RunningController, start_controller
 

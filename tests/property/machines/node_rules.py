@@ -7,8 +7,9 @@ from dataclasses import replace
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from controller.core.model import inputs
 from controller.core.model.decision.decision import Accepted, Decision
+from controller.core.model.inputs import agent_inputs, node_inputs
+from controller.core.model.inputs.input import Input
 from controller.core.pipeline.pipeline import Pipeline
 from tests.engine_harness import EngineHarness
 from wire.agent.orders import CheckGpu, Go, Note, ResetGpu, Settle, Start, Stop
@@ -59,10 +60,10 @@ class NodeRules(RuleBasedStateMachine):
         self.harness = self.harness_type(self.pipeline)
         self.agents = Agents()
         self.seen = 0
-        self.given: list[tuple[inputs.Input, float]] = []
+        self.given: list[tuple[Input, float]] = []
         tell = self.harness.tell
 
-        def remember(given: inputs.Input) -> Decision:
+        def remember(given: Input) -> Decision:
             self.given.append((given, self.harness.now))
             return tell(given)
 
@@ -77,7 +78,7 @@ class NodeRules(RuleBasedStateMachine):
     def hello(self, name: str) -> None:
         """The link of a node comes up. The hello of its agent has all attempts of the host."""
         if self.harness.state.nodes.get(name) is None:
-            self.harness.tell(inputs.AddNode(name, {}, HostSpec(f"{name}.cluster"), "root"))
+            self.harness.tell(node_inputs.AddNode(name, {}, HostSpec(f"{name}.cluster"), "root"))
         self.agents.up.add(name)
         told = tuple(status for (node, _, _), status in self.agents.alive.items() if node == name)
         self.harness.join(name, attempts=told)
@@ -86,14 +87,14 @@ class NodeRules(RuleBasedStateMachine):
     @rule(name=st.sampled_from(NODES))
     def lose_link(self, name: str) -> None:
         self.agents.up.discard(name)
-        self.harness.tell(inputs.LinkWentDown(name, "cut"))
+        self.harness.tell(agent_inputs.LinkWentDown(name, "cut"))
 
     @rule(name=st.sampled_from(NODES))
     def remove(self, name: str) -> None:
         """The node is removed if no job needs it; later reports of its agent are ignored."""
         before = self.harness.state.nodes.get(name)
         held = [job for job in self.harness.state.jobs.values() if job.running and name in job.members]
-        decision = self.harness.tell(inputs.RemoveNode(name, "root"))
+        decision = self.harness.tell(node_inputs.RemoveNode(name, "root"))
         assert isinstance(decision.reply, Accepted) == (before is not None and not held)
         if isinstance(decision.reply, Accepted):
             self.agents.up.discard(name)
@@ -113,7 +114,7 @@ class NodeRules(RuleBasedStateMachine):
                 self.agents.alive[key] = replace(
                     status, ended_at=self.harness.now, signal=15, why="node_lost: lease"
                 )
-        self.harness.tell(inputs.NodeSilent(name, 1e6))
+        self.harness.tell(agent_inputs.NodeSilent(name, 1e6))
 
     @precondition(lambda self: len(self.agents.up) < len(NODES))
     @rule(data=st.data())
@@ -122,7 +123,7 @@ class NodeRules(RuleBasedStateMachine):
         name = data.draw(st.sampled_from(sorted({*NODES} - self.agents.up)))
         for key in [key for key in self.agents.alive if key[0] == name]:
             del self.agents.alive[key]
-        self.harness.tell(inputs.DeclareLost(name, "root"))
+        self.harness.tell(node_inputs.DeclareLost(name, "root"))
         self.agents.obey(self.harness)
 
     @invariant()
@@ -144,7 +145,9 @@ class NodeRules(RuleBasedStateMachine):
     @rule(name=st.sampled_from(NODES), drain=st.booleans(), within=st.sampled_from([None, 30.0, 3_600.0]))
     def drain(self, name: str, drain: bool, within: float | None) -> None:
         by = None if within is None else self.harness.now + within
-        self.harness.tell(inputs.Drain(name, "root", "why", by) if drain else inputs.Resume(name, "root"))
+        self.harness.tell(
+            node_inputs.Drain(name, "root", "why", by) if drain else node_inputs.Resume(name, "root")
+        )
 
     @rule(
         name=st.sampled_from(NODES),
@@ -156,7 +159,7 @@ class NodeRules(RuleBasedStateMachine):
         """An operator sets a label and a taint, or removes them. Jobs that do not tolerate NoExecute are
         ended.
         """
-        self.harness.tell(inputs.MarkNode(name, "root", {"disk": disk}, {taint: value}))
+        self.harness.tell(node_inputs.MarkNode(name, "root", {"disk": disk}, {taint: value}))
         self.agents.obey(self.harness)
 
     @rule(
@@ -166,28 +169,32 @@ class NodeRules(RuleBasedStateMachine):
         xid=st.sampled_from([13, 43, 48, 79, 94, 119, 999]),
     )
     def gpu_falls_ill(self, name: str, index: int, kind: TroubleKind, xid: int) -> None:
-        self.harness.tell(inputs.GpuTroubled(name, f"GPU-{name}-{index}", kind, "told", xid))
+        self.harness.tell(agent_inputs.GpuTroubled(name, f"GPU-{name}-{index}", kind, "told", xid))
 
     @rule(name=st.sampled_from(NODES), index=st.integers(0, 8), ok=st.booleans())
     def gpu_is_looked_at(self, name: str, index: int, ok: bool) -> None:
         """Asked for or not."""
-        self.harness.tell(inputs.GpuChecked(name, f"GPU-{name}-{index}", ok, "seen"))
+        self.harness.tell(agent_inputs.GpuChecked(name, f"GPU-{name}-{index}", ok, "seen"))
 
     @rule(name=st.sampled_from(NODES), index=st.integers(0, 8), cordon=st.booleans())
     def gpu_is_cordoned(self, name: str, index: int, cordon: bool) -> None:
-        given = inputs.CordonGpu(name, index, "root") if cordon else inputs.ResumeGpu(name, index, "root")
+        given = (
+            node_inputs.CordonGpu(name, index, "root")
+            if cordon
+            else node_inputs.ResumeGpu(name, index, "root")
+        )
         self.harness.tell(given)
 
     @rule(name=st.sampled_from(NODES), index=st.integers(0, 8), ok=st.booleans())
     def gpu_was_reset(self, name: str, index: int, ok: bool) -> None:
         """Asked for or not."""
-        self.harness.tell(inputs.GpuWasReset(name, f"GPU-{name}-{index}", ok, "" if ok else "busy"))
+        self.harness.tell(agent_inputs.GpuWasReset(name, f"GPU-{name}-{index}", ok, "" if ok else "busy"))
 
     @rule(job=st.integers(1, 12), attempt=st.integers(1, 3), idle=st.booleans())
     def gpus_idle(self, job: int, attempt: int, idle: bool) -> None:
         """An agent reports idle or busy GPUs. The attempt may have ended, and the job may not exist."""
         since = self.harness.now - 1.0
-        told = inputs.GpusIdle(job, attempt, since) if idle else inputs.GpusBusy(job, attempt)
+        told = agent_inputs.GpusIdle(job, attempt, since) if idle else agent_inputs.GpusBusy(job, attempt)
         self.harness.tell(told)
         self.agents.obey(self.harness)
 
@@ -201,7 +208,9 @@ class NodeRules(RuleBasedStateMachine):
         """A process outside the queue begins or ends."""
         where = name, f"GPU-{name}-{index}", user
         self.harness.tell(
-            inputs.OffQueueProcessSeen(*where, 7, "python") if comes else inputs.OffQueueProcessGone(*where)
+            agent_inputs.OffQueueProcessSeen(*where, 7, "python")
+            if comes
+            else agent_inputs.OffQueueProcessGone(*where)
         )
 
     @invariant()

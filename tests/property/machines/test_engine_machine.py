@@ -23,12 +23,12 @@ from controller.core.framework.interfaces import DeadlinePolicy
 from controller.core.invariants import find_violations
 from controller.core.lifecycle.attempt_reports import merge_member_reports
 from controller.core.lifecycle.idle_gpus import IdleAction, IdlePolicy
-from controller.core.model import inputs
 from controller.core.model.decision.decision import Accepted
 from controller.core.model.events.attempts import JobEnded, JobPlaced
 from controller.core.model.events.controller import ConfigApplied
 from controller.core.model.events.kinds import body_of, event_of, kind_of
 from controller.core.model.events.nodes import Overcommit
+from controller.core.model.inputs import agent_inputs, controller_inputs, job_inputs, node_inputs
 from controller.core.model.job import NEVER
 from controller.core.model.start_estimates import LATEST, LIKELY
 from controller.core.model.wait_state import WaitRules
@@ -97,7 +97,7 @@ class EngineMachine(NodeRules):
         """
         harness = self.harness
         harness.tick()
-        reply = harness.tell(inputs.Submit(replace(asked, hold=False), user)).reply
+        reply = harness.tell(job_inputs.Submit(replace(asked, hold=False), user)).reply
         if isinstance(reply, Accepted):
             job = reply.jobs[0]
             told = harness.why(job)
@@ -112,11 +112,11 @@ class EngineMachine(NodeRules):
 
     @rule(asked=SPECS, user=st.sampled_from(["ada", "bo"]), key=st.sampled_from(["", "", "k1", "k2"]))
     def submit(self, asked: JobSpec, user: str, key: str) -> None:
-        self.harness.tell(inputs.Submit(asked, user, key))
+        self.harness.tell(job_inputs.Submit(asked, user, key))
 
     @rule(array=st.sampled_from(["0-3%1", "0-4%2"]), hold=st.booleans(), restart=RESTARTS)
     def submit_by_and_by(self, array: str, hold: bool, restart: Restart) -> None:
-        self.harness.tell(inputs.Submit(spec(1, array=array, hold=hold, restart=restart), "ada"))
+        self.harness.tell(job_inputs.Submit(spec(1, array=array, hold=hold, restart=restart), "ada"))
 
     @rule(asked=SPECS, size=st.integers(1, 4), most=st.sampled_from([None, 1, 2]), stop=st.booleans())
     def submit_workload(self, asked: JobSpec, size: int, most: int | None, stop: bool) -> None:
@@ -129,16 +129,16 @@ class EngineMachine(NodeRules):
             WorkloadTask("three", spec(1), (), (TaskDependency("two"), TaskDependency("one", Until.ENDED))),
         )
         on_failure = OnFailure.STOP if stop else OnFailure.CONTINUE
-        self.harness.tell(inputs.SubmitWorkload(WorkloadSpec(tasks, "w", most, on_failure), "ada"))
+        self.harness.tell(job_inputs.SubmitWorkload(WorkloadSpec(tasks, "w", most, on_failure), "ada"))
 
     @precondition(lambda self: self.harness.state.workloads.by_id)
     @rule(data=st.data(), order=st.sampled_from(["cancel", "retry", "retry"]), cancelled=st.booleans())
     def order_about_a_workload(self, data: st.DataObject, order: str, cancelled: bool) -> None:
         number = data.draw(st.sampled_from(sorted(self.harness.state.workloads.by_id)))
         self.harness.tell(
-            inputs.CancelWorkload(number, "ada")
+            job_inputs.CancelWorkload(number, "ada")
             if order == "cancel"
-            else inputs.RetryWorkload(number, "ada", cancelled)
+            else job_inputs.RetryWorkload(number, "ada", cancelled)
         )
 
     @rule(
@@ -173,7 +173,7 @@ class EngineMachine(NodeRules):
             relax=("selector", "gpu_models") if relax else (),
             relax_after_s=40,
         )
-        self.harness.tell(inputs.Submit(asked, "ada"))
+        self.harness.tell(job_inputs.Submit(asked, "ada"))
 
     @precondition(lambda self: self.harness.state.jobs)
     @rule(
@@ -212,11 +212,11 @@ class EngineMachine(NodeRules):
                 restart=restart,
                 priority=priority,
             )
-            self.harness.tell(inputs.Submit(asked, "ada"))
+            self.harness.tell(job_inputs.Submit(asked, "ada"))
 
     @rule()
     def data_comes(self) -> None:
-        self.harness.tell(inputs.DataFound("/data/ready"))
+        self.harness.tell(controller_inputs.DataFound("/data/ready"))
 
     @rule(step=st.floats(0, 100))
     def tick(self, step: float) -> None:
@@ -231,7 +231,7 @@ class EngineMachine(NodeRules):
         key = data.draw(st.sampled_from(sorted(self.agents.alive)))
         self._move(key, code, ready=data.draw(st.booleans()))
         if key[0] in self.agents.up and reported:
-            self.harness.tell(inputs.AgentReported(key[0], self.agents.alive[key]))
+            self.harness.tell(agent_inputs.AgentReported(key[0], self.agents.alive[key]))
             self.agents.obey(self.harness)
 
     @precondition(lambda self: self.agents.alive)
@@ -243,7 +243,7 @@ class EngineMachine(NodeRules):
         for key, code in zip(members, codes, strict=False):
             self._move(key, code, ready=data.draw(st.booleans()))
         told = [
-            inputs.AgentReported(key[0], self.agents.alive[key])
+            agent_inputs.AgentReported(key[0], self.agents.alive[key])
             for key in members
             if key[0] in self.agents.up
         ]
@@ -268,8 +268,8 @@ class EngineMachine(NodeRules):
         self.agents.alive[key] = new
 
     @precondition(lambda self: self.harness.state.jobs)
-    @rule(data=st.data(), what=st.sampled_from([inputs.Cancel, inputs.Hold, inputs.Release]))
-    def ask(self, data: st.DataObject, what: type[inputs.Cancel]) -> None:
+    @rule(data=st.data(), what=st.sampled_from([job_inputs.Cancel, job_inputs.Hold, job_inputs.Release]))
+    def ask(self, data: st.DataObject, what: type[job_inputs.Cancel]) -> None:
         job = data.draw(st.sampled_from(sorted(self.harness.state.jobs)))
         self.harness.tell(what(job, "ada"))
         self.agents.obey(self.harness)
@@ -306,14 +306,14 @@ class EngineMachine(NodeRules):
         if until is not None:
             other = data.draw(st.sampled_from(jobs))
             changes |= {"after": [{"until": until.value, "job": str(other)}], "after_count": None}
-        self.harness.tell(inputs.Edit(job, "ada", {**changes, **dict.fromkeys(clear)}))
+        self.harness.tell(job_inputs.Edit(job, "ada", {**changes, **dict.fromkeys(clear)}))
         self.agents.obey(self.harness)
 
     @precondition(lambda self: self.harness.state.jobs)
     @rule(data=st.data(), kind=st.sampled_from([LATEST, LIKELY]), start=st.floats(0, 100))
     def somebody_is_told_a_start(self, data: st.DataObject, kind: str, start: float) -> None:
         job = data.draw(st.sampled_from(sorted(self.harness.state.jobs)))
-        self.harness.tell(inputs.NoteStart(job, kind, self.harness.now + start))
+        self.harness.tell(controller_inputs.NoteStart(job, kind, self.harness.now + start))
 
     @rule(data=st.data())
     def take_the_advice(self, data: st.DataObject) -> None:
@@ -336,7 +336,7 @@ class EngineMachine(NodeRules):
         if self.pipeline.rules != PLAIN.rules:
             changed = {key: value for key, value in changed.items() if key != "rules"}
         pipeline = replace(self.pipeline, **changed)
-        self.harness.tell(inputs.ApplyConfig("digest", "root", pipeline, tuple(changed)))
+        self.harness.tell(controller_inputs.ApplyConfig("digest", "root", pipeline, tuple(changed)))
         self.agents.obey(self.harness)
 
     @rule(data=st.data(), at=st.floats(0, 2_000), size=st.integers(0, 3))
@@ -348,7 +348,7 @@ class EngineMachine(NodeRules):
         if running:
             key, status = data.draw(st.sampled_from(running))
             found = replace(status, checkpoint=Checkpoint(f"/saved/{size}", size, at))
-            self.harness.tell(inputs.AgentReported(key[0], found))
+            self.harness.tell(agent_inputs.AgentReported(key[0], found))
             self.agents.obey(self.harness)
 
     @invariant()
@@ -419,7 +419,9 @@ class EngineMachine(NodeRules):
         folded = State(self.pipeline.order, sharing=self.pipeline.sharing)
         folded.set_quota_config(self.pipeline.rules)
         folded.nodes.datasets.policy = self.pipeline.datasets
-        applied = (given.pipeline for given, _ in self.given if isinstance(given, inputs.ApplyConfig))
+        applied = (
+            given.pipeline for given, _ in self.given if isinstance(given, controller_inputs.ApplyConfig)
+        )
         for event in self.harness.events:
             apply(folded, event_of(kind_of(event), body_of(event)))
             if isinstance(event, ConfigApplied):
@@ -452,13 +454,13 @@ class EngineMachine(NodeRules):
         """
         for name in NODES:
             self.hello(name)
-            self.harness.tell(inputs.Resume(name, "root"))
+            self.harness.tell(node_inputs.Resume(name, "root"))
             node = self.harness.state.nodes.by_name[name]
             none = dict.fromkeys(node.marks.taints)
-            self.harness.tell(inputs.MarkNode(name, "root", {"disk": "nvme", "zone": "z"}, none))
+            self.harness.tell(node_inputs.MarkNode(name, "root", {"disk": "nvme", "zone": "z"}, none))
             for gpu in [gpu for gpu in node.facts.gpus if not node.condition(gpu).ok]:
-                self.harness.tell(inputs.ResumeGpu(name, gpu.index, "root"))
-                self.harness.tell(inputs.GpuChecked(name, gpu.uuid, True))
+                self.harness.tell(node_inputs.ResumeGpu(name, gpu.index, "root"))
+                self.harness.tell(agent_inputs.GpuChecked(name, gpu.uuid, True))
             assert all(node.condition(gpu).ok for gpu in node.facts.gpus)
         self.data_comes()
         for _ in range(8 * len(self.harness.state.jobs) + 8):
@@ -467,7 +469,7 @@ class EngineMachine(NodeRules):
                 self.harness.now = max(self.harness.now, due)
             for job in list(self.harness.state.jobs.values()):
                 if job.held and job.state is JobState.QUEUED:
-                    self.harness.tell(inputs.Release(job.id, "ada"))
+                    self.harness.tell(job_inputs.Release(job.id, "ada"))
             self.harness.tick()
             self.agents.obey(self.harness)
             for (node, job_id, attempt), old in list(self.agents.alive.items()):
@@ -482,7 +484,7 @@ class EngineMachine(NodeRules):
                     old.why,
                 )
                 self.agents.alive[node, job_id, attempt] = over
-                self.harness.tell(inputs.AgentReported(node, over))
+                self.harness.tell(agent_inputs.AgentReported(node, over))
                 self.agents.obey(self.harness)
             if len(self.harness.events) == before and self.harness.engine.next_at == NEVER:
                 break

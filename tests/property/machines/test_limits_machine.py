@@ -8,10 +8,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
-from controller.core.model import inputs
 from controller.core.model.events.attempts import JobPlaced
 from controller.core.model.events.nominations import MovePlanned
 from controller.core.model.events.queued import JobQueued
+from controller.core.model.inputs import job_inputs, policy_inputs
 from controller.core.quota.queue_rules import EXEMPT_FAIR_SHARE, EXEMPT_QUOTA, QueueRule
 from controller.core.quota.quota_config import QuotaConfig
 from controller.core.quota.usage_counters import CPU, GPU, GPU_TIME, QUEUED, RUNNING
@@ -88,7 +88,7 @@ class LimitsMachine(EngineMachine):
             queue=queue,
             licences=licences,
         )
-        self.harness.tell(inputs.Submit(asked, user))
+        self.harness.tell(job_inputs.Submit(asked, user))
 
     @rule(
         name=st.sampled_from(NAMES),
@@ -122,7 +122,7 @@ class LimitsMachine(EngineMachine):
             projects=projects,
             every_s=every,
         )
-        self.harness.tell(inputs.Reserve(asked, "root", anyway))
+        self.harness.tell(policy_inputs.Reserve(asked, "root", anyway))
 
     @rule(
         key=st.sampled_from([("user", "ada"), ("user", "*"), ("project", "p"), ("queue", "short")]),
@@ -135,11 +135,11 @@ class LimitsMachine(EngineMachine):
         said = Limits(
             **{name: value * 1000 if name == "cpu_milli" else value for name, value in limits.items()}
         )
-        self.harness.tell(inputs.SetQuota(*key, Quota(soft=said) if soft else Quota(said), "root"))
+        self.harness.tell(policy_inputs.SetQuota(*key, Quota(soft=said) if soft else Quota(said), "root"))
 
     @rule(share=st.sampled_from(["p", "p/ada"]), hard=st.sampled_from([-1.0, 0.0, 4.0, 20.0]))
     def limit_share(self, share: str, hard: float) -> None:
-        self.harness.tell(inputs.SetShare(share, None, "root", hard=hard))
+        self.harness.tell(policy_inputs.SetShare(share, None, "root", hard=hard))
 
     @invariant()
     def shares_and_licences_are_kept(self) -> None:
@@ -161,11 +161,11 @@ class LimitsMachine(EngineMachine):
 
     @rule(key=st.sampled_from([("user", "ada"), ("user", "*"), ("project", "p")]))
     def unset_quota(self, key: tuple[str, str]) -> None:
-        self.harness.tell(inputs.UnsetQuota(*key, "root"))
+        self.harness.tell(policy_inputs.UnsetQuota(*key, "root"))
 
     @rule(name=st.sampled_from(NAMES))
     def cancel_reservation(self, name: str) -> None:
-        self.harness.tell(inputs.CancelReservation(name, "root"))
+        self.harness.tell(policy_inputs.CancelReservation(name, "root"))
 
     @invariant()
     def hard_quotas_are_kept(self) -> None:
@@ -220,11 +220,13 @@ class LimitsMachine(EngineMachine):
         for key in [
             *self.harness.state.quotas.edits
         ]:  # jobs started under a higher limit must be able to end
-            self.harness.tell(inputs.SetQuota(*key, Quota(Limits(**dict.fromkeys(PLACES, -1))), "root"))
+            self.harness.tell(
+                policy_inputs.SetQuota(*key, Quota(Limits(**dict.fromkeys(PLACES, -1))), "root")
+            )
         for name in NAMES:
-            self.harness.tell(inputs.CancelReservation(name, "root"))
+            self.harness.tell(policy_inputs.CancelReservation(name, "root"))
         for share in [*self.harness.state.shares.hard]:
-            self.harness.tell(inputs.SetShare(share, None, "root", hard=-1.0))
+            self.harness.tell(policy_inputs.SetShare(share, None, "root", hard=-1.0))
         super().finish()
 
 

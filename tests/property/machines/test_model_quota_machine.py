@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
 from controller.core.cluster.node_table import names_model
-from controller.core.model import inputs
 from controller.core.model.events.attempts import JobPlaced
+from controller.core.model.inputs import job_inputs, policy_inputs
 from controller.core.quota.budget_rules import Budget, BudgetAction, BudgetRules
 from controller.core.quota.quota_config import QuotaConfig
 from controller.plugins.backfill.kinds import Conservative
@@ -77,7 +77,7 @@ class ModelQuotaMachine(EngineMachine):
             time_limit_s=limit,
             grace_s=5.0,
         )
-        self.harness.tell(inputs.Submit(asked, user))
+        self.harness.tell(job_inputs.Submit(asked, user))
 
     @rule(
         user=st.sampled_from(["ada", "*"]),
@@ -87,11 +87,11 @@ class ModelQuotaMachine(EngineMachine):
         ),
     )
     def set_model_quota(self, user: str, limits: dict[str, GpuLimit]) -> None:
-        self.harness.tell(inputs.SetQuota("user", user, Quota(Limits(gpus_per_model=limits)), "root"))
+        self.harness.tell(policy_inputs.SetQuota("user", user, Quota(Limits(gpus_per_model=limits)), "root"))
 
     @rule(user=st.sampled_from(["ada", "*"]))
     def unset_model_quota(self, user: str) -> None:
-        self.harness.tell(inputs.UnsetQuota("user", user, "root"))
+        self.harness.tell(policy_inputs.UnsetQuota("user", user, "root"))
 
     @invariant()
     def quotas_are_kept(self) -> None:
@@ -126,9 +126,9 @@ class ModelQuotaMachine(EngineMachine):
         none = GpuLimit(UNLIMITED)
         every = Limits(gpus=UNLIMITED, gpus_per_model={"H100": none, "A100": none})
         for user in ("ada", "bo"):
-            self.harness.tell(inputs.SetQuota("user", user, Quota(every), "root"))
+            self.harness.tell(policy_inputs.SetQuota("user", user, Quota(every), "root"))
         for project in ("p", "q"):
-            self.harness.tell(inputs.SetQuota("project", project, Quota(every), "root"))
+            self.harness.tell(policy_inputs.SetQuota("project", project, Quota(every), "root"))
         super().finish()
 
 

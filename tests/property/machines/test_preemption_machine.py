@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
 from controller.core.framework.interfaces import PreemptionGuards
-from controller.core.model import inputs
 from controller.core.model.decision.decision import Accepted
 from controller.core.model.events.attempts import JobEnded, JobPlaced
 from controller.core.model.events.nominations import PreemptionDropped, PreemptionPlanned
 from controller.core.model.events.queued import JobEdited, JobQueued, PriorityInherited
+from controller.core.model.inputs import agent_inputs, job_inputs, node_inputs
 from controller.plugins.preemption.by_priority import PriorityStrategy
 from controller.plugins.preemption.reclaim_strategies import FairShareStrategy
 from tests.engine_harness import PIPELINE, spec
@@ -42,12 +42,12 @@ class PreemptionMachine(EngineMachine):
         nodes = 2 if gpus == 16 else None
         gang = Gang(1, elastic=True) if elastic and nodes else Gang()
         for _ in range(count):
-            self.harness.tell(inputs.Submit(spec(gpus, nodes=nodes, priority=priority, gang=gang), "bo"))
+            self.harness.tell(job_inputs.Submit(spec(gpus, nodes=nodes, priority=priority, gang=gang), "bo"))
         self.tick(0.0)
         for key, status in list(self.agents.alive.items()):
             if status.started_at is None and status.ended_at is None and key[0] in self.agents.up:
                 begun = self.agents.alive[key] = replace(status, pid=1, started_at=self.harness.now)
-                self.harness.tell(inputs.AgentReported(key[0], begun))
+                self.harness.tell(agent_inputs.AgentReported(key[0], begun))
                 self.agents.obey(self.harness)
         self.harness.now += minutes
 
@@ -55,7 +55,7 @@ class PreemptionMachine(EngineMachine):
     def hurry(self, gpus: float, priority: int) -> None:
         """A job of high priority is submitted."""
         nodes = int(gpus) // 8 if gpus > 8 else None
-        self.harness.tell(inputs.Submit(spec(gpus, nodes=nodes, priority=priority), "ada"))
+        self.harness.tell(job_inputs.Submit(spec(gpus, nodes=nodes, priority=priority), "ada"))
         self.harness.tick()
         if priority < 100:  # otherwise the agents report later
             self.agents.obey(self.harness)
@@ -66,21 +66,21 @@ class PreemptionMachine(EngineMachine):
         submitted.
         """
         for job in list(self.harness.state.jobs):
-            self.harness.tell(inputs.Cancel(job, "root"))
+            self.harness.tell(job_inputs.Cancel(job, "root"))
         self.agents.obey(self.harness)
         for name in NODES:
             if name in self.harness.state.nodes.by_name:
-                self.harness.tell(inputs.Resume(name, "root"))
+                self.harness.tell(node_inputs.Resume(name, "root"))
         self.agents_tell()
         asked = spec(3 * gpus, nodes=3, priority=priority, gang=Gang(1, elastic=True))
         if late:  # it starts on fewer nodes, and grows when nobody waits
-            self.harness.tell(inputs.Drain(NODES[-1], "root", "late"))
-            self.harness.tell(inputs.Submit(asked, "bo"))
+            self.harness.tell(node_inputs.Drain(NODES[-1], "root", "late"))
+            self.harness.tell(job_inputs.Submit(asked, "bo"))
             self.fill(0.5, 0, 1, 0.0, False)
-            self.harness.tell(inputs.Resume(NODES[-1], "root"))
+            self.harness.tell(node_inputs.Resume(NODES[-1], "root"))
             self.tick(1.0)
         else:
-            self.harness.tell(inputs.Submit(asked, "bo"))
+            self.harness.tell(job_inputs.Submit(asked, "bo"))
         self.fill(8, 0, 1, 60.0, True)
         self.hurry(8, 75)
         self.agents_tell()
@@ -94,10 +94,10 @@ class PreemptionMachine(EngineMachine):
         running = [job.id for job in self.harness.state.jobs.values() if job.unended]
         job = data.draw(st.sampled_from(sorted(running)))
         after = (Dependency(Until.OK, self.harness.job(job).label),)
-        reply = self.harness.tell(inputs.Submit(spec(1, priority=priority, after=after), "ada")).reply
+        reply = self.harness.tell(job_inputs.Submit(spec(1, priority=priority, after=after), "ada")).reply
         self.hurry(8, 75)
         if urgent and isinstance(reply, Accepted):  # A quota of 0 refuses the job.
-            self.harness.tell(inputs.Cancel(reply.jobs[0], "root"))
+            self.harness.tell(job_inputs.Cancel(reply.jobs[0], "root"))
         self.tick(1.0)
 
     @rule()
@@ -105,7 +105,7 @@ class PreemptionMachine(EngineMachine):
         """The agents of connected nodes report which attempts have ended."""
         for key, status in list(self.agents.alive.items()):
             if status.ended_at is not None and key[0] in self.agents.up:
-                self.harness.tell(inputs.AgentReported(key[0], status))
+                self.harness.tell(agent_inputs.AgentReported(key[0], status))
                 self.agents.obey(self.harness)
         self.tick(1.0)
 
@@ -114,7 +114,7 @@ class PreemptionMachine(EngineMachine):
     def preempt(self, data: st.DataObject, hold: bool) -> None:
         """An operator preempts a job."""
         job = data.draw(st.sampled_from(sorted(self.harness.state.jobs)))
-        self.harness.tell(inputs.Preempt(job, "root", hold))
+        self.harness.tell(job_inputs.Preempt(job, "root", hold))
         self.agents.obey(self.harness)
 
     @invariant()

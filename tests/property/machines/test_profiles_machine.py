@@ -11,9 +11,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from controller.core.forecast.forecast import fork
 from controller.core.framework.interfaces import Backfill, PreemptionGuards
 from controller.core.framework.profiles import Profile
-from controller.core.model import inputs
 from controller.core.model.decision.decision import Refusal
 from controller.core.model.events.attempts import JobPlaced
+from controller.core.model.inputs import controller_inputs, job_inputs, node_inputs
 from controller.core.pipeline.pipeline import Pipeline
 from controller.plugins.backfill.kinds import Aggressive, Conservative, Easy, EasySjbf, Greedy, NoBackfill
 from controller.plugins.orders.fixed import FifoOrder
@@ -58,7 +58,7 @@ class SharedMachine(EngineMachine):
     ) -> None:
         """Submit a job to a profile. The submit is refused if the profile does not admit the job."""
         asked = spec(gpus, priority=priority, time_limit_s=limit, profile=profile)
-        reply = self.harness.tell(inputs.Submit(asked, user)).reply
+        reply = self.harness.tell(job_inputs.Submit(asked, user)).reply
         allowed = {"ada": ("left",), "bo": ("right",)}.get(user, ())
         refused = isinstance(reply, Refusal) and reply.where == "profile"
         assert refused == (profile not in (None, "default", *allowed))
@@ -67,7 +67,7 @@ class SharedMachine(EngineMachine):
     @rule(data=st.data(), profile=st.sampled_from([None, "default", "left"]))
     def move(self, data: st.DataObject, profile: str | None) -> None:
         job = data.draw(st.sampled_from(sorted(self.harness.state.jobs)))
-        self.harness.tell(inputs.Edit(job, "ada", {"profile": profile}))
+        self.harness.tell(job_inputs.Edit(job, "ada", {"profile": profile}))
         self.agents.obey(self.harness)
 
     @invariant()
@@ -88,11 +88,11 @@ class SharedMachine(EngineMachine):
         """No job is left, except jobs submitted without nodes that are too wide for their profile."""
         for name in NODES:
             self.hello(name)
-            self.harness.tell(inputs.MarkNode(name, "root", {"disk": "nvme"}, {}))
+            self.harness.tell(node_inputs.MarkNode(name, "root", {"disk": "nvme"}, {}))
         for job in list(self.harness.state.live()):
             if self.harness.engine.profile_cycles.of(job).placer.shape(job.ask) is None:
                 assert job.state is JobState.QUEUED
-                self.harness.tell(inputs.Cancel(job.id, "root"))
+                self.harness.tell(job_inputs.Cancel(job.id, "root"))
         super().finish()
 
 
@@ -136,7 +136,7 @@ class PromiseMachine(RuleBasedStateMachine):
     def submit(self, gpus: float, cpus: int, user: str, limit: float | None) -> None:
         nodes = 2 if gpus == 8 else None
         asked = spec(gpus, nodes=nodes, cpu_milli=cpus * 1_000, time_limit_s=limit)
-        self.harness.tell(inputs.Submit(asked, user))
+        self.harness.tell(job_inputs.Submit(asked, user))
 
     @rule(step=st.sampled_from([0.0, 1.0, 15.0, 60.0]))
     def time_passes(self, step: float) -> None:
@@ -162,7 +162,7 @@ class PromiseMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def cancel(self, data: st.DataObject) -> None:
         waiting = sorted(job for lane in self.harness.state.queue for _, job in lane)
-        self.harness.tell(inputs.Cancel(data.draw(st.sampled_from(waiting)), "ada"))
+        self.harness.tell(job_inputs.Cancel(data.draw(st.sampled_from(waiting)), "ada"))
         self.pass_by()
 
     def pass_by(self) -> None:
@@ -187,8 +187,8 @@ class PromiseMachine(RuleBasedStateMachine):
     @rule()
     def a_copy_goes_on_from_the_same_promises(self) -> None:
         """A copy of the engine has the same reservations and decides as the original does."""
-        ahead = fork(self.harness.engine).handle(inputs.Tick(), self.harness.now).events
-        assert self.harness.tell(inputs.Tick()).events == ahead
+        ahead = fork(self.harness.engine).handle(controller_inputs.Tick(), self.harness.now).events
+        assert self.harness.tell(controller_inputs.Tick()).events == ahead
         self.pass_by()
 
     @invariant()

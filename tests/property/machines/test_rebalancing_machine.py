@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
 from controller.core.framework.interfaces import WeightedScorer
-from controller.core.model import inputs
 from controller.core.model.allocation import Allocation
 from controller.core.model.decision.decision import Accepted, Refusal, Reply
 from controller.core.model.events.attempts import JobEnded, JobPlaced
@@ -19,6 +18,7 @@ from controller.core.model.events.nominations import (
     PreemptionDropped,
     PreemptionPlanned,
 )
+from controller.core.model.inputs import agent_inputs, job_inputs, node_inputs, policy_inputs
 from controller.core.rebalance.proposals import DEFRAGMENT, DRAIN, LOAD, RebalanceRules
 from controller.core.rebalance.rebalancer import STRATEGY
 from controller.plugins.scorers.resource_use import SpreadScorer
@@ -51,7 +51,7 @@ class RebalancingMachine(PreemptionMachine):
         """An operator carries out a proposal. Each shown proposal can be carried out, and only once."""
         shown = self.harness.engine.rebalancer.proposals(self.harness.now)
         if every or not shown:
-            self.harness.tell(inputs.Rebalance("root"))
+            self.harness.tell(policy_inputs.Rebalance("root"))
         else:
             assert isinstance(self._run(shown[-1].id), Accepted)
             assert isinstance(self._run(shown[-1].id), Refusal)
@@ -67,35 +67,35 @@ class RebalancingMachine(PreemptionMachine):
         for key, status in list(self.agents.alive.items()):
             if status.started_at is None and status.ended_at is None and key[0] in self.agents.up:
                 begun = self.agents.alive[key] = replace(status, pid=1, started_at=self.harness.now)
-                self.harness.tell(inputs.AgentReported(key[0], begun))
+                self.harness.tell(agent_inputs.AgentReported(key[0], begun))
                 self.agents.obey(self.harness)
 
     def _run(self, proposal: str) -> Reply:
-        return self.harness.tell(inputs.Rebalance("root", proposal)).reply
+        return self.harness.tell(policy_inputs.Rebalance("root", proposal)).reply
 
     @rule(node=st.sampled_from(NODES), gpus=st.sampled_from([0.5, 1, 2, 3]), count=st.integers(2, 5))
     def scatter(self, node: str, gpus: float, count: int) -> None:
         """Small jobs run on all nodes. A job that needs a whole node is submitted. A node may be drained."""
         for job in list(self.harness.state.jobs):
-            self.harness.tell(inputs.Cancel(job, "root"))
+            self.harness.tell(job_inputs.Cancel(job, "root"))
         self.agents.obey(self.harness)
         self.agents_tell()
         for name in NODES:
-            self.harness.tell(inputs.Resume(name, "root"))
+            self.harness.tell(node_inputs.Resume(name, "root"))
         self.fill(gpus, 0, count, 30.0, False)
         if count % 2:
-            self.harness.tell(inputs.Drain(node, "root", "scatter"))
+            self.harness.tell(node_inputs.Drain(node, "root", "scatter"))
         else:
-            self.harness.tell(inputs.Submit(spec(8, nodes=1, priority=0), "ada"))
+            self.harness.tell(job_inputs.Submit(spec(8, nodes=1, priority=0), "ada"))
             self.harness.tick()
         self.rebalance(True, count == 4)
 
     @rule(node=st.sampled_from(NODES), gpu=st.integers(0, 7))
     def break_a_gpu(self, node: str, gpu: int) -> None:
         """An operator cordons a GPU."""
-        self.harness.tell(inputs.CordonGpu(node, gpu, "root", "test"))
+        self.harness.tell(node_inputs.CordonGpu(node, gpu, "root", "test"))
         self.tick(0.0)
-        self.harness.tell(inputs.ResumeGpu(node, gpu, "root"))
+        self.harness.tell(node_inputs.ResumeGpu(node, gpu, "root"))
 
     @invariant()
     def who_made_room_for_a_job_did_so_for_its_start(self) -> None:

@@ -146,30 +146,30 @@ def _choice(params: Params) -> NodeChoice:
 
 
 def _drain(params: Params) -> ReadCommand:
-    from controller.core.model import inputs
+    from controller.core.model.inputs import node_inputs
 
-    return _on_nodes(inputs.Drain, _choice(params), why=params["why"], empty_by=params["by"])
+    return _on_nodes(node_inputs.Drain, _choice(params), why=params["why"], empty_by=params["by"])
 
 
 def _resume(params: Params) -> ReadCommand:
-    from controller.core.model import inputs
+    from controller.core.model.inputs import node_inputs
 
     of_gpu = next((name for name in params["names"] if node_and_gpu(name)[1] is not None), None)
     if of_gpu is not None:
         raise CommandError(f"{of_gpu} is a GPU, and a story has only whole nodes", "Name the node.")
-    return _on_nodes(inputs.Resume, _choice(params))
+    return _on_nodes(node_inputs.Resume, _choice(params))
 
 
 def _remove(params: Params) -> ReadCommand:
-    from controller.core.model import inputs
+    from controller.core.model.inputs import node_inputs
 
-    return _on_nodes(inputs.RemoveNode, _choice(params))
+    return _on_nodes(node_inputs.RemoveNode, _choice(params))
 
 
 def _lost(params: Params) -> ReadCommand:
-    from controller.core.model import inputs
+    from controller.core.model.inputs import node_inputs
 
-    return _on_nodes(inputs.DeclareLost, _choice(params))
+    return _on_nodes(node_inputs.DeclareLost, _choice(params))
 
 
 def _label(params: Params) -> ReadCommand:
@@ -181,11 +181,11 @@ def _taint(params: Params) -> ReadCommand:
 
 
 def _mark(names: Iterable[str], marks: Any) -> ReadCommand:
-    from controller.core.model import inputs
+    from controller.core.model.inputs import node_inputs
     from controller.sim.story.commands import NodeChoice
 
     choice = NodeChoice(tuple(dict.fromkeys(names)))
-    return _on_nodes(inputs.MarkNode, choice, labels=marks.labels, taints=marks.taints)
+    return _on_nodes(node_inputs.MarkNode, choice, labels=marks.labels, taints=marks.taints)
 
 
 def _on_nodes(kind: Callable[..., Any], choice: NodeChoice, **values: Any) -> ReadCommand:
@@ -262,42 +262,42 @@ def _reserve(params: Params) -> ReadCommand:
 
 
 def _cancel_reservation(params: Params) -> ReadCommand:
-    from controller.core.model import inputs
+    from controller.core.model.inputs import policy_inputs
 
-    return _give(inputs.CancelReservation, params["name"], named=RESERVATION)
+    return _give(policy_inputs.CancelReservation, params["name"], named=RESERVATION)
 
 
 def _share(params: Params) -> ReadCommand:
-    from controller.core.model import inputs
+    from controller.core.model.inputs import policy_inputs
     from controller.sim.story.commands import ADMIN, Give
 
     change = _group(ShareFlags, params).change()
-    given = inputs.SetShare(change.share, change.weight, ADMIN, change.soft, change.hard)
+    given = policy_inputs.SetShare(change.share, change.weight, ADMIN, change.soft, change.hard)
     return ReadCommand(Give(given))
 
 
 def _set_quota(params: Params) -> ReadCommand:
-    from controller.core.model import inputs
+    from controller.core.model.inputs import policy_inputs
 
-    return _give(inputs.SetQuota, scope_of(params["scope"]), params["name"], quota_of(params["words"]))
+    return _give(policy_inputs.SetQuota, scope_of(params["scope"]), params["name"], quota_of(params["words"]))
 
 
 def _unset_quota(params: Params) -> ReadCommand:
-    from controller.core.model import inputs
+    from controller.core.model.inputs import policy_inputs
 
-    return _give(inputs.UnsetQuota, scope_of(params["scope"]), params["name"])
+    return _give(policy_inputs.UnsetQuota, scope_of(params["scope"]), params["name"])
 
 
 def _restart_service(params: Params) -> ReadCommand:
-    from controller.core.model import inputs
+    from controller.core.model.inputs import policy_inputs
 
-    return _give(inputs.RestartService, params["name"], named=SERVICE)
+    return _give(policy_inputs.RestartService, params["name"], named=SERVICE)
 
 
 def _scale_service(params: Params) -> ReadCommand:
-    from controller.core.model import inputs
+    from controller.core.model.inputs import policy_inputs
 
-    return _give(inputs.ScaleService, params["name"], params["replicas"], named=SERVICE)
+    return _give(policy_inputs.ScaleService, params["name"], params["replicas"], named=SERVICE)
 
 
 def _give(kind: Callable[..., Any], *values: Any, named: str = "") -> ReadCommand:

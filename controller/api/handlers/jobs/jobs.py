@@ -18,9 +18,9 @@ from controller.api.views.job_stats import job_stats
 from controller.api.views.queue_places import queue_places
 from controller.api.views.resources import job_view, moved_view, public_spec
 from controller.core.input_handlers.job_edits import apply_changes
-from controller.core.model import inputs
 from controller.core.model.decision.decision import Refusal
-from controller.core.model.inputs import Input
+from controller.core.model.inputs import job_inputs
+from controller.core.model.inputs.input import Input
 from controller.core.model.job import Job
 from controller.core.state.job_and_node_rows import load_job
 from controller.nodes.link import NodeAway
@@ -65,7 +65,7 @@ async def submit(call: Call, request: SubmitRequest) -> Submitted:
     if before:
         return Submitted(before, str(before[0]))
     known = await outcomes(call, request.spec.after) if _has_valid_dependencies(request.spec) else {}
-    reply = await call.daemon.ask(inputs.Submit(request.spec, user, request.key, known, call.asker))
+    reply = await call.daemon.ask(job_inputs.Submit(request.spec, user, request.key, known, call.asker))
     if isinstance(reply, Refusal):
         raise Rejected(replace(reply, where=reply.where and f"spec.{reply.where}"))
     notes = reply.notes
@@ -93,7 +93,7 @@ async def preview(call: Call, request: SubmitRequest) -> JobSpec:
         call.caller.user if not request.as_user else await call.identity.acting(call.caller, request.as_user)
     )
     known = await outcomes(call, request.spec.after) if _has_valid_dependencies(request.spec) else {}
-    given = inputs.Submit(request.spec, user, "", known, call.asker)
+    given = job_inputs.Submit(request.spec, user, "", known, call.asker)
     reply = call.daemon.engine.preview(given, call.daemon.now())
     if isinstance(reply, Refusal):
         raise Rejected(replace(reply, where=reply.where and f"spec.{reply.where}"))
@@ -189,7 +189,7 @@ async def stats(call: Call) -> JobStats:
 
 async def cancel(call: Call) -> JobView:
     """Cancel a job that has not ended."""
-    return await _change(call, inputs.Cancel)
+    return await _change(call, job_inputs.Cancel)
 
 
 async def change(call: Call, request: JobChange) -> JobView:
@@ -204,11 +204,11 @@ async def change(call: Call, request: JobChange) -> JobView:
     return job_view(call.daemon.engine, job)
 
 
-def edit_of(call: Call, job: Job, checked: CheckedChanges, known: dict[str, JobState]) -> inputs.Edit:
+def edit_of(call: Call, job: Job, checked: CheckedChanges, known: dict[str, JobState]) -> job_inputs.Edit:
     """Return the engine's input that makes the changes in `checked`. `known` is the result of `known_to` for
     this change.
     """
-    return inputs.Edit(
+    return job_inputs.Edit(
         job.id,
         call.caller.user,
         checked.changes,
@@ -295,12 +295,12 @@ def _send_to_members(call: Call, job: Job, frame: Signal | Save) -> JobView:
 
 async def hold(call: Call) -> JobView:
     """Hold a queued job, so that the job does not start until a release."""
-    return await _change(call, partial(inputs.Hold, asker=call.asker))
+    return await _change(call, partial(job_inputs.Hold, asker=call.asker))
 
 
 async def release(call: Call) -> JobView:
     """Release a held job."""
-    return await _change(call, partial(inputs.Release, asker=call.asker))
+    return await _change(call, partial(job_inputs.Release, asker=call.asker))
 
 
 async def keep(call: Call, request: KeepRequest) -> JobView:
@@ -313,17 +313,17 @@ async def keep(call: Call, request: KeepRequest) -> JobView:
     if len(request.why) > 200:
         raise rejected("invalid", "must have at most 200 characters", "why")
     why = printable(request.why)
-    return await _change(call, partial(inputs.KeepIdle, for_s=request.for_s, why=why, asker=call.asker))
+    return await _change(call, partial(job_inputs.KeepIdle, for_s=request.for_s, why=why, asker=call.asker))
 
 
 async def preempt(call: Call, action: PreemptAction) -> JobView:
     """Preempt a running job: end its attempt, and queue the job again at its old position."""
-    return await _change(call, partial(inputs.Preempt, hold=action.hold))
+    return await _change(call, partial(job_inputs.Preempt, hold=action.hold))
 
 
 async def requeue(call: Call) -> JobView:
     """End the attempt of a running job, and queue the job again at its old position."""
-    return await _change(call, inputs.Requeue)
+    return await _change(call, job_inputs.Requeue)
 
 
 async def _change(call: Call, make: Callable[[int, str], Input]) -> JobView:

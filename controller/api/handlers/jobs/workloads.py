@@ -11,9 +11,9 @@ from controller.api.server.errors import Rejected, rejected
 from controller.api.server.request import Call
 from controller.api.views.workloads import workload_view
 from controller.core.input_handlers.workload_commands import no_such_workload
-from controller.core.model import inputs
 from controller.core.model.decision.decision import Refusal
-from controller.core.model.inputs import Input
+from controller.core.model.inputs import job_inputs
+from controller.core.model.inputs.input import Input
 from controller.core.state.workloads import Workload
 from wire.job.start_conditions import Dependency, condition_problems
 from wire.workload.bodies import (
@@ -86,18 +86,18 @@ async def show(call: Call) -> WorkloadView:
 async def cancel(call: Call) -> WorkloadAnswer:
     """Cancel all jobs of a workload that have not ended."""
     workload = await _permitted(call, CANCEL)
-    return await _ordered(call, inputs.CancelWorkload(workload.id, call.caller.user))
+    return await _ordered(call, job_inputs.CancelWorkload(workload.id, call.caller.user))
 
 
 async def retry(call: Call, request: WorkloadRetry) -> WorkloadAnswer:
     """Queue new jobs in place of failed jobs, and of dependent jobs that were cancelled after a failure."""
     workload = await _permitted(call, RETRY)
     return await _ordered(
-        call, inputs.RetryWorkload(workload.id, call.caller.user, request.cancelled, call.asker)
+        call, job_inputs.RetryWorkload(workload.id, call.caller.user, request.cancelled, call.asker)
     )
 
 
-async def _submit_of(call: Call, request: WorkloadRequest) -> inputs.SubmitWorkload:
+async def _submit_of(call: Call, request: WorkloadRequest) -> job_inputs.SubmitWorkload:
     caller = call.caller
     user = caller.user if not request.as_user else await call.identity.acting(caller, request.as_user)
     after: dict[Dependency, None] = {}
@@ -107,7 +107,7 @@ async def _submit_of(call: Call, request: WorkloadRequest) -> inputs.SubmitWorkl
         ):
             after.update(dict.fromkeys(task.spec.after))
     known = await outcomes(call, tuple(after))
-    return inputs.SubmitWorkload(request.spec, user, request.key, known, call.asker)
+    return job_inputs.SubmitWorkload(request.spec, user, request.key, known, call.asker)
 
 
 async def _ordered(call: Call, given: Input) -> WorkloadAnswer:
@@ -116,7 +116,7 @@ async def _ordered(call: Call, given: Input) -> WorkloadAnswer:
     """
     reply = await call.daemon.ask(given)
     if isinstance(reply, Refusal):
-        raise Rejected(_in_spec(reply) if isinstance(given, inputs.SubmitWorkload) else reply)
+        raise Rejected(_in_spec(reply) if isinstance(given, job_inputs.SubmitWorkload) else reply)
     state = call.daemon.state
     workload = state.workloads.by_id[reply.workload or 0]
     return WorkloadAnswer(workload_view(state, workload, None, labels=True), reply.jobs)

@@ -6,8 +6,8 @@ from controller.api.handlers.nodes.nodes import live_view
 from controller.api.server.access import host_refusal
 from controller.api.server.errors import Rejected, rejected
 from controller.api.server.request import Call
-from controller.core.model import inputs
 from controller.core.model.decision.decision import Refusal, no_such_node
+from controller.core.model.inputs import node_inputs
 from controller.nodes.ssh.known_hosts import is_public_key, without_comment
 from wire.api.nodes import HostKey, NodeAction, NodeRequest, NodeView, Preflight
 from wire.cluster.hosts import HostSpec, checked_node_name, host_problems
@@ -37,7 +37,7 @@ async def add(call: Call, request: NodeRequest) -> NodeView:
     _permit_host(call, request.name, request.host)
     _not_configured(call, request.name)
     if request.host_key:
-        await call.ask(inputs.PinKey(request.name, without_comment(request.host_key), call.caller.user))
+        await call.ask(node_inputs.PinKey(request.name, without_comment(request.host_key), call.caller.user))
     reply = await call.daemon.add_node(request.name, request.host, call.caller.user)
     if isinstance(reply, Refusal):
         raise Rejected(reply)
@@ -49,7 +49,7 @@ async def trust(call: Call, body: HostKey) -> NodeView:
     node = await call.node()
     host = await _host_of(call, node.name)
     _check(node.name, host, body.host_key)
-    await call.ask(inputs.PinKey(node.name, without_comment(body.host_key), call.caller.user))
+    await call.ask(node_inputs.PinKey(node.name, without_comment(body.host_key), call.caller.user))
     await call.daemon.agents.close_link(node.name)
     call.daemon.agents.open(call.daemon.hosts.link(node.name, host))
     return live_view(call.daemon, node)
@@ -69,7 +69,7 @@ async def remove(call: Call, _: NodeAction) -> NodeView:
 async def lost(call: Call, _: NodeAction) -> NodeView:
     """Declare a node lost: its jobs end, or are queued again if their settings permit a restart."""
     node = await call.node()
-    await call.ask(inputs.DeclareLost(node.name, call.caller.user))
+    await call.ask(node_inputs.DeclareLost(node.name, call.caller.user))
     return live_view(call.daemon, node)
 
 

@@ -9,7 +9,7 @@ from controller.api.server.request import Call
 from controller.api.views.resources import node_view, timed_drain_view
 from controller.core.cluster.node import Node, TimedDrain
 from controller.core.input_handlers.operator_commands import past_drain
-from controller.core.model import inputs
+from controller.core.model.inputs import node_inputs
 from controller.daemon import Daemon
 from wire.api.nodes import GpuList, NodeAction, NodeDrain, NodeList, NodeMarks, NodeView, TimedDrainView
 
@@ -43,7 +43,7 @@ async def drain(call: Call, body: NodeDrain) -> NodeView:
     if body.dry_run:
         view = live_view(call.daemon, node)
         return view if body.empty_by is None else replace(view, drain=_drain_view(call, node, body))
-    await call.ask(inputs.Drain(node.name, call.caller.user, body.why, body.empty_by))
+    await call.ask(node_inputs.Drain(node.name, call.caller.user, body.why, body.empty_by))
     return live_view(call.daemon, node)
 
 
@@ -59,14 +59,14 @@ def _drain_view(call: Call, node: Node, body: NodeDrain) -> TimedDrainView | Non
 async def resume(call: Call, _: NodeAction) -> NodeView:
     """Resume a drained node, so that the node gets new jobs."""
     node = await call.node()
-    await call.ask(inputs.Resume(node.name, call.caller.user))
+    await call.ask(node_inputs.Resume(node.name, call.caller.user))
     return live_view(call.daemon, node)
 
 
 async def mark(call: Call, marks: NodeMarks) -> NodeView:
     """Set or remove labels and taints. Jobs that do not tolerate a new NoExecute taint are evicted."""
     node = await call.node()
-    await call.ask(inputs.MarkNode(node.name, call.caller.user, marks.labels, marks.taints))
+    await call.ask(node_inputs.MarkNode(node.name, call.caller.user, marks.labels, marks.taints))
     return live_view(call.daemon, node)
 
 
@@ -75,14 +75,14 @@ async def cordon_gpu(call: Call, action: NodeAction) -> NodeView:
     _check_reason(action)
     node = await call.node()
     gpu = gpu_index(node, call.path["gpu"])
-    await call.ask(inputs.CordonGpu(node.name, gpu, call.caller.user, action.why))
+    await call.ask(node_inputs.CordonGpu(node.name, gpu, call.caller.user, action.why))
     return live_view(call.daemon, node)
 
 
 async def resume_gpu(call: Call, _: NodeAction) -> NodeView:
     """Resume a cordoned GPU. The GPU gets new jobs after a health check has passed."""
     node = await call.node()
-    await call.ask(inputs.ResumeGpu(node.name, gpu_index(node, call.path["gpu"]), call.caller.user))
+    await call.ask(node_inputs.ResumeGpu(node.name, gpu_index(node, call.path["gpu"]), call.caller.user))
     return live_view(call.daemon, node)
 
 

@@ -11,7 +11,7 @@ from controller.api.server.errors import rejected
 from controller.api.server.request import Call
 from controller.api.views.hours import hours_in_force
 from controller.config import ConfigRefused
-from controller.core.model import inputs
+from controller.core.model.inputs import policy_inputs
 from controller.core.quota.limit_exceeded import GPU_HOUR
 from controller.core.quota.usage_counters import (
     CPU,
@@ -53,7 +53,7 @@ async def change(call: Call, request: QuotaChange) -> QuotaView:
     scope, name = call.path["scope"], call.path["name"]
     await call.daemon.settled()
     await need_tenant(call, scope, name)
-    await call.ask(inputs.SetQuota(scope, name, request.quota, call.caller.user))
+    await call.ask(policy_inputs.SetQuota(scope, name, request.quota, call.caller.user))
     return _one(call, (scope, name))
 
 
@@ -96,7 +96,7 @@ async def sync(call: Call) -> QuotaSync:
 async def unset(call: Call) -> QuotaView:
     """Remove the limits that operators have set. The limits in scheduler.toml apply again."""
     scope, name = call.path["scope"], call.path["name"]
-    await call.ask(inputs.UnsetQuota(scope, name, call.caller.user))
+    await call.ask(policy_inputs.UnsetQuota(scope, name, call.caller.user))
     return _one(call, (scope, name))
 
 

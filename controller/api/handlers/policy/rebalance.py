@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from controller.api.server.request import Call
 from controller.api.views.resources import held_view, moved_view
-from controller.core.model import inputs
+from controller.core.model.inputs import policy_inputs
 from controller.core.rebalance.proposals import FreeGpuLayout, Proposal
 from controller.core.rebalance.rebalancer import move_history
 from controller.core.state.state import State
@@ -37,7 +37,7 @@ async def show(call: Call) -> RebalanceView:
 
 async def run(call: Call, request: RebalanceRequest) -> Rebalanced:
     """Carry out one proposal to move jobs, or all valid proposals. Return the jobs that move."""
-    moved = await call.ask(inputs.Rebalance(call.caller.user, request.proposal))
+    moved = await call.ask(policy_inputs.Rebalance(call.caller.user, request.proposal))
     jobs = call.daemon.state.jobs
     return Rebalanced(tuple(moved_view(jobs[job], jobs[job].moves[-1]) for job in moved))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from controller.api.server.errors import rejected
 from controller.api.server.request import Call
-from controller.core.model import inputs
+from controller.core.model.inputs import policy_inputs
 from controller.core.reservations.reservations import Reservation
 from controller.core.state.state import State
 from wire.api.policy.reservations import ReservationList, ReservationView, ReserveRequest
@@ -25,7 +25,7 @@ async def show(call: Call) -> ReservationView:
 
 async def reserve(call: Call, request: ReserveRequest) -> ReservationView:
     """Reserve nodes for a time. Return the reservation with its nodes."""
-    await call.ask(inputs.Reserve(request.reservation, call.caller.user, request.anyway))
+    await call.ask(policy_inputs.Reserve(request.reservation, call.caller.user, request.anyway))
     state = call.daemon.state
     return _view(state, state.reservations.by_name[request.reservation.name])
 
@@ -34,7 +34,7 @@ async def cancel(call: Call) -> ReservationView:
     """Cancel a reservation. Return the cancelled reservation."""
     found = await _named(call)
     view = _view(call.daemon.state, found)
-    await call.ask(inputs.CancelReservation(found.spec.name, call.caller.user))
+    await call.ask(policy_inputs.CancelReservation(found.spec.name, call.caller.user))
     return view
 
 

@@ -6,8 +6,8 @@ from controller.api.server.errors import rejected
 from controller.api.server.request import Call
 from controller.core.engine import Engine
 from controller.core.explain.why_pending import reason_of
-from controller.core.model import inputs
 from controller.core.model.decision.decision import Refusal
+from controller.core.model.inputs import policy_inputs
 from controller.core.model.job import Job
 from controller.core.model.services import Service
 from controller.core.services.readiness import is_ready
@@ -28,13 +28,13 @@ async def show(call: Call) -> ServiceView:
 
 async def restart(call: Call) -> ServiceView:
     """Restart the replicas of a service one after the other. Return the service as before the restart."""
-    await call.ask(inputs.RestartService(call.path["service"], call.caller.user))
+    await call.ask(policy_inputs.RestartService(call.path["service"], call.caller.user))
     return _named(call)
 
 
 async def scale(call: Call, request: ScaleRequest) -> ServiceView:
     """Set the number of replicas of a service, until scheduler.toml sets another number."""
-    await call.ask(inputs.ScaleService(call.path["service"], request.replicas, call.caller.user))
+    await call.ask(policy_inputs.ScaleService(call.path["service"], request.replicas, call.caller.user))
     return _named(call)
 
 

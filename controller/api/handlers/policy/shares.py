@@ -8,7 +8,7 @@ from controller.api.views.hours import hours_in_force
 from controller.core.explain.blockers import share_free_at
 from controller.core.fairshare.share_tree import SharePath
 from controller.core.fairshare.usage import share_problem
-from controller.core.model import inputs
+from controller.core.model.inputs import policy_inputs
 from controller.core.model.job import NEVER
 from controller.core.state.state import State
 from wire.api.policy.shares import ShareList, ShareView, ShareWeight
@@ -28,7 +28,7 @@ async def weigh(call: Call, request: ShareWeight) -> ShareList:
     if share_problem(request.share, request.weight, request.soft, request.hard) is None:
         await need_share(call, request.share)
     await call.ask(
-        inputs.SetShare(request.share, request.weight, call.caller.user, request.soft, request.hard)
+        policy_inputs.SetShare(request.share, request.weight, call.caller.user, request.soft, request.hard)
     )
     return await listing(call)
 

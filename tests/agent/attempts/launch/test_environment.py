@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.core.model import inputs
+from controller.core.model.inputs import agent_inputs
 from tests.agent.agent_process import AgentProcess, end_all, eventually
 from tests.engine_harness import EngineHarness, facts, spec
 from wire.agent.orders import Go, Start
@@ -106,7 +106,7 @@ def orders(places: tuple[Place, ...], **asked: object) -> list[Start]:
     for index, place in enumerate(places):
         name = f"n{index}"
         harness.tell(
-            inputs.AgentSaidHello(
+            agent_inputs.AgentSaidHello(
                 name, Hello(name, "0", "b", "i", replace(facts(name), address=place.address))
             )
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.core.model import inputs
+from controller.core.model.inputs import node_inputs
 from tests.controller.api.running_controller import RunningController, start_controller
 
 HOUR = 3600
@@ -58,7 +58,7 @@ async def test_unknown_start_is_explained(api: RunningController) -> None:
     await api.started(endless)
     waiting = await api.submit(gpus=1)
     held = await api.submit(gpus=1, hold=True)
-    await api.daemon.ask(inputs.CordonGpu("gpu01", 3, "root"))
+    await api.daemon.ask(node_inputs.CordonGpu("gpu01", 3, "root"))
     _, answer = await api.get(f"/v1/jobs/{waiting}/explain")
     assert answer["unknown"].startswith(f"job {endless} has no time limit")
     _, answer = await api.get(f"/v1/jobs/{held}/explain")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller.core.model import inputs
+from controller.core.model.inputs import agent_inputs
 from tests.controller.api.running_controller import RunningController
 from wire.agent.reports import AttemptStatus, AttemptUse, GpuReport, GpuUse, HostUse, Usage
 
@@ -53,7 +53,7 @@ async def test_ended_job_keeps_its_figures(api: RunningController) -> None:
     job = await started(api, gpus=1, cpu_milli=2_000, memory_mib=1_000, time_limit_s=7_200.0)
     set_back(api, job, 600.0)
     usage = Usage(1_195.0, 500, GpuUse(95.0, 100, 9_000, 3.0), 990)
-    await api.handle(inputs.AgentReported("gpu01", AttemptStatus(job, 1, 9, 1.0, 2.0, 0, usage=usage)))
+    await api.handle(agent_inputs.AgentReported("gpu01", AttemptStatus(job, 1, 9, 1.0, 2.0, 0, usage=usage)))
     found, change = await stats(api, job)
     assert found["memory"]["used"] == 990, "all processes together, and not the largest one"
     assert found["cpu"]["flags"] == ""
@@ -65,7 +65,7 @@ async def test_ended_job_keeps_its_figures(api: RunningController) -> None:
 async def test_short_job_gets_no_advice(api: RunningController) -> None:
     job = await started(api, cpu_milli=8_000, memory_mib=8_192)
     usage = Usage(0.1, 5, memory_mib=5)
-    await api.handle(inputs.AgentReported("gpu01", AttemptStatus(job, 1, 9, 1.0, 2.0, 0, usage=usage)))
+    await api.handle(agent_inputs.AgentReported("gpu01", AttemptStatus(job, 1, 9, 1.0, 2.0, 0, usage=usage)))
     found, change = await stats(api, job)
     assert (found["memory"]["used"], change) == (5, "")
     assert "gpu" not in found

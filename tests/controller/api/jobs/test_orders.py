@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from controller.core.model import inputs
 from controller.core.model.decision.decision import Accepted
+from controller.core.model.inputs import job_inputs
 from tests.controller.api.running_controller import RunningController, start_controller
 from wire.job.spec import JobSpec
 from wire.names import JobState
@@ -113,7 +113,7 @@ async def test_change_and_preempt(api: RunningController) -> None:
 
 async def test_mine_limits_an_order_to_own_jobs(api: RunningController) -> None:
     await few(api)
-    theirs = await api.daemon.ask(inputs.Submit(JobSpec(("true",)), "somebody"))
+    theirs = await api.daemon.ask(job_inputs.Submit(JobSpec(("true",)), "somebody"))
     assert isinstance(theirs, Accepted)
     assert (await ordered(api, "hold", mine=True))[0] == ["1", "2_0", "2_1", "2_2", "2_3", "6"]
     assert (await ordered(api, "hold", "6-7", mine=True))[0] == ["6"]

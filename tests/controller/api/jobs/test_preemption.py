@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.core.model import inputs
+from controller.core.model.inputs import agent_inputs
 from tests.controller.api.running_controller import RunningController, start_controller
 from wire.agent.reports import AttemptStatus
 
@@ -25,7 +25,7 @@ async def gone(api: RunningController, job: int) -> None:
     """The agent reports the end of the job."""
     attempt = api.daemon.state.jobs[job].attempt
     status = AttemptStatus(job, attempt, 100, 1.0, 2.0, signal=15, why="preempted")
-    await api.handle(inputs.AgentReported("gpu01", status))
+    await api.handle(agent_inputs.AgentReported("gpu01", status))
 
 
 async def test_operator_preempts_a_job(api: RunningController) -> None:

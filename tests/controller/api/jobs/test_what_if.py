@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.core.model import inputs
+from controller.core.model.inputs import job_inputs, node_inputs
 from tests.controller.api.jobs.test_forecasts import HOUR, full_house
 from tests.controller.api.running_controller import RunningController
 
@@ -135,14 +135,14 @@ async def test_what_if_node_is_resumed(api: RunningController) -> None:
 
 async def test_what_if_gpu_is_resumed_and_preempted_job_held(api: RunningController) -> None:
     await api.join("gpu01")
-    await api.daemon.ask(inputs.CordonGpu("gpu01", 3, "root"))
+    await api.daemon.ask(node_inputs.CordonGpu("gpu01", 3, "root"))
     waiting = await api.submit(gpus=8, time_limit_s=60.0)
     answer = await asked(api, resume=["gpu01:3"])
     assert [(shift["job"], shift["becomes"] - answer["now"] < 1) for shift in answer["shifts"]] == [
         (waiting, True)
     ]
     assert answer["refused"] == []
-    await api.daemon.ask(inputs.Hold(waiting, "root"))
+    await api.daemon.ask(job_inputs.Hold(waiting, "root"))
     first = await api.submit(gpus=4, time_limit_s=3600.0)
     await api.started(first)
     second = await api.submit(gpus=7, time_limit_s=3600.0)

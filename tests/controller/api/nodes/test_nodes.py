@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from controller.core.model import inputs
+from controller.core.model.inputs import agent_inputs
 from tests.controller.api.running_controller import RunningController
 from tests.limits import PATIENCE_S
 from wire.agent.reports import AttemptStatus, GpuChecked, GpuReport, GpuSample
@@ -33,7 +33,7 @@ async def test_nodes_by_name_with_gpus_and_holders(api: RunningController) -> No
 
 async def test_lost_gpu_has_no_free_share_and_a_reason(api: RunningController) -> None:
     await api.join("gpu01", gpus=2)
-    await api.handle(inputs.GpuTroubled("gpu01", "GPU-gpu01-1", TroubleKind.XID, xid=79))
+    await api.handle(agent_inputs.GpuTroubled("gpu01", "GPU-gpu01-1", TroubleKind.XID, xid=79))
     _, node = await api.get("/v1/nodes/gpu01")
     sick = node["gpus"][1]
     assert (sick["health"], sick["free_milli"]) == ("lost", 0)
@@ -58,7 +58,7 @@ async def test_readings_of_an_away_node_are_not_shown(api: RunningController) ->
     api.daemon.agents.on_frame("gpu01", GpuReport((GpuSample("GPU-gpu01-0", 93, 70_000, 650, 71),)))
     _, node = await api.get("/v1/nodes/gpu01")
     assert (node["gpus"][0]["utilisation"], node["gpus"][0]["power_w"]) == (93, 650)
-    await api.handle(inputs.LinkWentDown("gpu01", "cable"))
+    await api.handle(agent_inputs.LinkWentDown("gpu01", "cable"))
     _, node = await api.get("/v1/nodes/gpu01")
     assert (node["state"], node["why"], node["gpus"][0]["utilisation"]) == ("suspect", "cable", 0)
 
@@ -74,7 +74,7 @@ async def test_gpu_idle_time_begins_with_its_job_and_ends_with_load(api: Running
     assert await idle() == [None, None], "nobody holds them"
     job = await api.submit(gpus=1)
     await api.placed(job)
-    await api.handle(inputs.AgentReported("gpu01", AttemptStatus(job, 1, 9, 1.0)))
+    await api.handle(agent_inputs.AgentReported("gpu01", AttemptStatus(job, 1, 9, 1.0)))
     assert await idle() == [api.daemon.state.jobs[job].started_at, None]
     api.daemon.agents.on_frame("gpu01", GpuReport((GpuSample("GPU-gpu01-0", 60),)))
     async with asyncio.timeout(PATIENCE_S):  # because the mean follows the readings
@@ -83,7 +83,7 @@ async def test_gpu_idle_time_begins_with_its_job_and_ends_with_load(api: Running
         api.daemon.agents.on_frame("gpu01", GpuReport((GpuSample("GPU-gpu01-0", 1),)))
         while await idle() == [None, None]:
             pass
-    await api.handle(inputs.LinkWentDown("gpu01", "cable"))
+    await api.handle(agent_inputs.LinkWentDown("gpu01", "cable"))
     assert await idle() == [None, None], "nobody knows"
 
 

@@ -6,7 +6,7 @@ from cli.output.table_columns import gpu_table, node_table, nodes_or_reason
 from controller.api.handlers.service.events import name_gpu
 from controller.api.views.event_sentences import sentence
 from controller.api.views.resources import job_view, node_view
-from controller.core.model import inputs
+from controller.core.model.inputs import agent_inputs
 from tests.engine_harness import EngineHarness, spec
 from wire.agent.reports import GpuSample
 from wire.api.nodes import NodeView
@@ -34,7 +34,7 @@ def test_silent_node_shows_no_readings_and_its_jobs_say_so() -> None:
     harness.start(job)
     before = shown(harness, "h2").gpus[0]
     assert [cell(before, gpu_table(), title) for title in ("HEALTH", "TEMP", "FREE")] == ["ok", "60°C", "0"]
-    harness.tell(inputs.LinkWentDown("h2", "cable"))
+    harness.tell(agent_inputs.LinkWentDown("h2", "cable"))
     away = shown(harness, "h2").gpus[0]
     titles = ("HEALTH", "FREE", "BUSY", "MEMORY", "POWER", "TEMP", "CLOCK")
     assert [cell(away, gpu_table(), title) for title in titles] == [
@@ -47,12 +47,14 @@ def test_silent_node_shows_no_readings_and_its_jobs_say_so() -> None:
 def test_cordoned_gpu_does_not_count_as_in_use() -> None:
     harness = EngineHarness()
     harness.join("h1", gpus=4)
-    harness.tell(inputs.GpuReported("h1", "GPU-h1-3", GpuHealth.LOST, "Xid 79"))
+    harness.tell(agent_inputs.GpuReported("h1", "GPU-h1-3", GpuHealth.LOST, "Xid 79"))
     assert cell(shown(harness, "h1"), node_table(), "GPUS") == "0/4"
     job = harness.submit(spec(2))
     harness.tick()
     harness.start(job)
-    harness.tell(inputs.GpuReported("h1", f"GPU-h1-{harness.gpus_of(job)[0]}", GpuHealth.LOST, "Xid 79"))
+    harness.tell(
+        agent_inputs.GpuReported("h1", f"GPU-h1-{harness.gpus_of(job)[0]}", GpuHealth.LOST, "Xid 79")
+    )
     assert cell(shown(harness, "h1"), node_table(), "GPUS") == "2/4"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.core.model import inputs
+from controller.core.model.inputs import policy_inputs
 from tests.controller.api.running_controller import RunningController, start_controller
 from tests.controller.store.scratch import scratch
 
@@ -78,7 +78,7 @@ async def test_quota_survives_a_restart() -> None:
             body = {"spec": {"command": ["true"], "project": "vision"}}
             status, problem = await api.post("/v1/jobs", body)
             assert (status, problem["code"]) == (403, "over_quota")
-            await api.handle(inputs.UnsetQuota("project", "vision", "root"))
+            await api.handle(policy_inputs.UnsetQuota("project", "vision", "root"))
         async with start_controller(home) as api:
             assert (await api.post("/v1/jobs", body))[0] == 201
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller.core.model import inputs
+from controller.core.model.inputs import agent_inputs
 from tests.controller.api.running_controller import RunningController, start_controller
 from wire.agent.reports import AttemptStatus
 
@@ -33,7 +33,7 @@ async def gone(api: RunningController, job: int) -> None:
     [node] = api.daemon.state.jobs[job].members
     attempt = api.daemon.state.jobs[job].attempt
     status = AttemptStatus(job, attempt, 100, 1.0, 2.0, signal=15, why="preempted")
-    await api.handle(inputs.AgentReported(node, status))
+    await api.handle(agent_inputs.AgentReported(node, status))
 
 
 async def test_proposed_move_is_carried_out_and_shown() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.core.model import inputs
+from controller.core.model.inputs import agent_inputs
 from controller.nodes.local import LocalLink
 from tests.controller.api.running_controller import RunningController, start_controller
 from wire.api.service.cluster import StreamBatch
@@ -88,6 +88,6 @@ async def test_client_understands_every_stream(api: RunningController) -> None:
     await api.join("gpu01")
     job = await api.submit(gpus=8)
     await api.started(job)
-    await api.handle(inputs.LinkWentDown("gpu01", "cable"))
+    await api.handle(agent_inputs.LinkWentDown("gpu01", "cable"))
     await api.join("gpu01")
     assert await asyncio.to_thread(lambda: next(batch for batch in unix(api).stream(0) if batch is not None))

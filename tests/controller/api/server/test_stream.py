@@ -16,7 +16,7 @@ import pytest
 
 from controller import commit_feed
 from controller.api.server import event_stream
-from controller.core.model import inputs
+from controller.core.model.inputs import node_inputs
 from tests.controller.api.running_controller import RunningController, start_controller
 from tests.limits import PATIENCE_S
 from wire.agent.reports import GpuReport, GpuSample
@@ -184,7 +184,7 @@ async def test_stream_has_no_gap_and_no_duplicate_after_broken_connections(
     loads = [asyncio.create_task(load(api, random.Random(seed * 100 + number))) for number in range(4)]
     listeners = [asyncio.create_task(broken_listener(api, random.Random(dice.random()))) for _ in range(3)]
     await asyncio.gather(*loads)
-    await api.handle(inputs.Drain("gpu01", "root", "the end"))
+    await api.handle(node_inputs.Drain("gpu01", "root", "the end"))
     _, page = await api.get("/v1/jobs")
     for listener in listeners:
         seen, rows = await listener

@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import Mapping
 
-from controller.core.model import inputs
+from controller.core.model.inputs import agent_inputs
 from controller.core.model.start_estimates import LATEST
 from tests.controller.api.running_controller import RunningController, start_controller
 from tests.limits import PATIENCE_S
@@ -83,7 +83,7 @@ async def test_readings_of_each_gpu_where_asked_for(api: RunningController) -> N
         f"corral_gpu_power_watts{cordoned}": 650,
         f"corral_gpu_ecc_uncorrected_total{cordoned}": 2,
     }
-    await api.handle(inputs.LinkWentDown("gpu01", "cable"))
+    await api.handle(agent_inputs.LinkWentDown("gpu01", "cable"))
     told = await figures(api, "?gpus=1")
     assert not [name for name in told if name.startswith(("corral_gpu_power", "corral_gpu_util"))], "unknown"
 
@@ -144,7 +144,7 @@ async def test_metrics_of_starts_waits_outcomes_and_preemptions(api: RunningCont
     await api.started(lost)
     assert (await api.post(f"/v1/jobs/{lost}/preempt", {}))[0] == 200
     status = AttemptStatus(lost, 1, 100, 1.0, 2.0, signal=15, why="preempted")
-    await api.handle(inputs.AgentReported("gpu01", status))
+    await api.handle(agent_inputs.AgentReported("gpu01", status))
     await api.until(lambda: api.daemon.state.jobs[lost].attempt == 2)
     metrics = await figures(api)
     assert metrics['corral_preemptions_total{queue="default"}'] == 1

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller.core.model import inputs
+from controller.core.model.inputs import agent_inputs
 from controller.user_turns import UserTurns
 from tests.controller.api.running_controller import RunningController, start_controller
 from wire.agent.reports import AttemptStatus, AttemptUse, GpuReport, GpuSample, GpuUse, HostUse, Usage
@@ -31,7 +31,7 @@ async def ran(api: RunningController, gpus: float, use: GpuUse | None, **asked: 
         AttemptStatus(job, 1, 9, 1.0),
         AttemptStatus(job, 1, 9, 1.0, 2.0, 0, usage=Usage(3.6, 10, use)),
     ):
-        await api.handle(inputs.AgentReported(node, status))
+        await api.handle(agent_inputs.AgentReported(node, status))
     return job
 
 
@@ -88,7 +88,7 @@ async def test_usage_of_running_jobs_counts_without_a_journal_entry(api: Running
     assert daemon.agents.on_frame("gpu01", GpuReport((GpuSample("x"),))) == ""
     assert (await used(api, "job"))[str(job)]["energy_wh"] == 12.5, "a report without use says nothing of it"
     await api.handle(
-        inputs.AgentReported(
+        agent_inputs.AgentReported(
             "gpu01",
             AttemptStatus(job, 1, 9, 1.0, 2.0, 0, usage=Usage(3.6, 10, GpuUse(60.0, 95, 71_000, 13.0), 800)),
         )
@@ -124,7 +124,7 @@ async def test_usage_of_a_preempted_attempt_counts_and_survives_a_restart(tmp_pa
         assert (await api.post(f"/v1/jobs/{job}/preempt", {}))[0] == 200
         usage = Usage(3.6, 10, GpuUse(50.0, 60, 100, 7.0))
         status = AttemptStatus(job, 1, 9, 1.0, 2.0, None, 15, "preempted", usage=usage)
-        await api.handle(inputs.AgentReported("gpu01", status))
+        await api.handle(agent_inputs.AgentReported("gpu01", status))
         async with asyncio.timeout(30):
             await api.until(lambda: api.daemon.state.jobs[job].attempt == 2)
         before = (await used(api))["root"]

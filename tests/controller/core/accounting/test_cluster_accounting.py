@@ -10,9 +10,16 @@ from controller.core.accounting.hours import HOUR_S, Period
 from controller.core.accounting.idle_causes import IdleCause, IdleSampler
 from controller.core.accounting.reports import PROJECT, USER, fairness, waste
 from controller.core.engine import Engine
-from controller.core.model import inputs
 from controller.core.model.decision.decision import Accepted
-from controller.core.model.inputs import Submit
+from controller.core.model.inputs import (
+    agent_inputs,
+    controller_inputs,
+    job_inputs,
+    node_inputs,
+    policy_inputs,
+)
+from controller.core.model.inputs.input import Input
+from controller.core.model.inputs.job_inputs import Submit
 from controller.core.model.rows import NoteRow
 from controller.core.state.state import State
 from controller.registry import build_pipeline
@@ -57,11 +64,11 @@ class Cluster:
 
         self.simulation.schedule(at_h * HOUR_S, REQUEST, submit)
 
-    def tell(self, at_h: float, command: inputs.Input) -> None:
+    def tell(self, at_h: float, command: Input) -> None:
         """Pass a command to the engine at an hour."""
         self.simulation.schedule(at_h * HOUR_S, REQUEST, lambda _now: self._tell(command))
 
-    def _tell(self, command: inputs.Input) -> None:
+    def _tell(self, command: Input) -> None:
         assert isinstance(self.simulation.tell(command).reply, Accepted)
 
     def run(self, until_h: float) -> Period:
@@ -132,7 +139,7 @@ def test_scavengers_neither_demand_nor_get_anything() -> None:
 
 def test_drained_nodes_are_no_capacity_while_they_are_idle() -> None:
     cluster = Cluster(nodes=2)
-    cluster.tell(0, inputs.Drain("n2", "root", "broken fan"))
+    cluster.tell(0, node_inputs.Drain("n2", "root", "broken fan"))
     cluster.submit(0, 16, 1, nodes=2)
     found = cluster.run(2)
     assert found.capacity == 16
@@ -143,7 +150,9 @@ def test_drained_nodes_are_no_capacity_while_they_are_idle() -> None:
 
 def test_idle_gpus_by_the_cause_that_keeps_jobs_back() -> None:
     cluster = Cluster("[quota.projects.llm]\ngpus = 4\n[jobs]\ndefault_time_limit_s = 0\n", nodes=2)
-    cluster.tell(0, inputs.Reserve(ReservationSpec("fan", 4 * HOUR_S, 2 * HOUR_S, nodes=("n2",)), "root"))
+    cluster.tell(
+        0, policy_inputs.Reserve(ReservationSpec("fan", 4 * HOUR_S, 2 * HOUR_S, nodes=("n2",)), "root")
+    )
     cluster.submit(0, 4, 100)  # This job fills the quota of llm.
     cluster.submit(0, 4, 1)  # A job of 4 GPUs waits for the quota.
     found = cluster.run(6)
@@ -155,7 +164,9 @@ def test_idle_gpus_by_the_cause_that_keeps_jobs_back() -> None:
 
 def test_idle_gpus_before_a_reservation_and_behind_a_backfill_reservation() -> None:
     cluster = Cluster(nodes=2)
-    cluster.tell(0, inputs.Reserve(ReservationSpec("fan", 4 * HOUR_S, HOUR_S, nodes=("n1", "n2")), "root"))
+    cluster.tell(
+        0, policy_inputs.Reserve(ReservationSpec("fan", 4 * HOUR_S, HOUR_S, nodes=("n1", "n2")), "root")
+    )
     cluster.submit(0, 8, 8, time_limit_s=8 * HOUR_S)
     assert dict(cluster.run(4).idle) == {IdleCause.BEFORE_RESERVATION: 32, IdleCause.SCATTERED: 32}
     other = Cluster('[scheduler]\norder = "priority"\n', nodes=2)
@@ -184,8 +195,8 @@ def test_work_lost_to_time_limits_preemption_and_node_loss() -> None:
     cluster.submit(5, 8, 1, priority=PRIORITIES["CRITICAL"], time_limit_s=2 * HOUR_S)
     found = cluster.run(6)
     assert dict(found.lost) == {TIME_LIMIT: 8, PREEMPTION: 8}
-    cluster.tell(8, inputs.LinkWentDown("n1", "unplugged"))
-    cluster.tell(8, inputs.DeclareLost("n1", "root"))
+    cluster.tell(8, agent_inputs.LinkWentDown("n1", "unplugged"))
+    cluster.tell(8, node_inputs.DeclareLost("n1", "root"))
     found = cluster.run(9)
     assert dict(found.lost) == {TIME_LIMIT: 8, PREEMPTION: 8, NODE_LOSS: 16}
 
@@ -196,7 +207,7 @@ def test_figures_survive_a_restart_and_do_not_depend_on_the_number_of_inputs() -
         cluster.submit(0, 6, 5)
         cluster.submit(1, 4, 5, "vision", "bob")
     for hour in range(60):
-        other.tell(hour / 10, inputs.Tick())
+        other.tell(hour / 10, controller_inputs.Tick())
     found = one.run(6)
     assert found.dump() == other.run(6).dump()
     stored: list[NoteRow] = one.accounting.take_changed(6 * HOUR_S)
@@ -220,11 +231,11 @@ def test_idle_gpus_after_edits_of_jobs_that_wait() -> None:
     sampler, found = IdleSampler(), list[dict[IdleCause, float]]()
     for hour, command in enumerate(
         (
-            inputs.Edit(2, "root", {"time_limit_s": HOUR_S}),
-            inputs.Edit(3, "root", {"priority": 80}),
-            inputs.Edit(3, "root", {"time_limit_s": 2.5 * HOUR_S}),
-            inputs.Hold(2, "root"),
-            inputs.Cancel(3, "root"),
+            job_inputs.Edit(2, "root", {"time_limit_s": HOUR_S}),
+            job_inputs.Edit(3, "root", {"priority": 80}),
+            job_inputs.Edit(3, "root", {"time_limit_s": 2.5 * HOUR_S}),
+            job_inputs.Hold(2, "root"),
+            job_inputs.Cancel(3, "root"),
         ),
         start=1,
     ):

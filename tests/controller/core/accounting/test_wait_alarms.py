@@ -6,9 +6,9 @@ import pytest
 
 from controller.core.accounting import wait_alarms
 from controller.core.accounting.wait_alarms import LEAST_S, RECENT, WaitAlarms, wait_group_of
-from controller.core.model import inputs
 from controller.core.model.events.queued import WaitAlarmed
-from controller.core.model.inputs import NoteLongWait
+from controller.core.model.inputs import job_inputs
+from controller.core.model.inputs.controller_inputs import NoteLongWait
 from tests.engine_harness import EngineHarness, spec
 
 HOUR_S = 3_600.0
@@ -19,7 +19,7 @@ def _harness(alarms: WaitAlarms, wait_s: float) -> EngineHarness:
     harness = EngineHarness()
     harness.join("n1", gpus=8)
     first = harness.submit(spec(8, hold=True))
-    harness.tell(inputs.Release(first, "ann"))
+    harness.tell(job_inputs.Release(first, "ann"))
     harness.now += wait_s
     harness.tick()
     alarms.observe(harness.state, harness.events)

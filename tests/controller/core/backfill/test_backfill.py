@@ -12,7 +12,9 @@ from controller.core.backfill.conservative.timeline import NodeTimeline
 from controller.core.cluster.node_table import Bools, NodeTable, Rows
 from controller.core.explain.why_pending import reason_of
 from controller.core.framework.interfaces import Backfill
-from controller.core.model.inputs import Cancel, Reserve, Resume
+from controller.core.model.inputs.job_inputs import Cancel
+from controller.core.model.inputs.node_inputs import Resume
+from controller.core.model.inputs.policy_inputs import Reserve
 from controller.core.model.job import Job
 from controller.core.model.request import PerNodeRequest
 from controller.core.placement.placer import Shape

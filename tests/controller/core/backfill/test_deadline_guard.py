@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from controller.core.backfill.start_rules.deadline_guard import deadline_reservation
 from controller.core.explain.why_pending import reason_of
 from controller.core.framework.interfaces import Backfill, DeadlinePolicy
-from controller.core.model import inputs
 from controller.core.model.events.queued import DeadlineAtRisk
+from controller.core.model.inputs import job_inputs
 from controller.core.model.job import NEVER
 from controller.core.state.job_and_node_rows import job_row, load_job
 from controller.plugins.backfill.kinds import Aggressive, Conservative, Easy, EasySjbf, Greedy
@@ -178,7 +178,7 @@ def test_a_job_whose_deadline_was_removed_waits_for_resources() -> None:
     dated = harness.submit(cpus(harness, 8, 1, due_h=5))
     harness.tick()
     assert why(harness, dated)[0] is Reason.DEADLINE
-    harness.tell(inputs.Edit(dated, "root", {"deadline_at": None}))
+    harness.tell(job_inputs.Edit(dated, "root", {"deadline_at": None}))
     assert not harness.job(dated).wait.doubted
     harness.tick()
     assert why(harness, dated)[0] is Reason.RESOURCES
@@ -190,10 +190,10 @@ def test_an_edit_of_the_deadline_is_checked_again_and_another_edit_is_not() -> N
     harness.tick()
     dated = harness.submit(cpus(harness, 8, 1, due_h=5))
     harness.tick()
-    harness.tell(inputs.Edit(dated, "root", {"comment": "soon"}))
+    harness.tell(job_inputs.Edit(dated, "root", {"comment": "soon"}))
     assert harness.job(dated).wait.doubted
     for hours, doubted in ((6, True), (24, False)):
-        harness.tell(inputs.Edit(dated, "root", {"deadline_at": harness.now + hours * 3_600.0}))
+        harness.tell(job_inputs.Edit(dated, "root", {"deadline_at": harness.now + hours * 3_600.0}))
         assert not harness.job(dated).wait.doubted
         harness.tick()
         assert harness.job(dated).wait.doubted is doubted

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from controller.core.forecast.forecast import forecast, fork
 from controller.core.framework.profiles import Profile
-from controller.core.model import inputs
+from controller.core.model.inputs import node_inputs
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.quota.quotas import QuotaConfig
 from controller.plugins.backfill.kinds import Greedy
@@ -88,7 +88,7 @@ def test_first_job_without_a_known_start_leaves_its_reservation_to_the_next_job(
     wide = harness.submit(spec(8, time_limit_s=HOUR))
     harness.tick()
     assert reserved(harness) == {wide: 1}
-    harness.tell(inputs.Resume("a", "root"))
+    harness.tell(node_inputs.Resume("a", "root"))
     harness.tick()
     assert reserved(harness) == {never: 3, wide: 1}
     assert harness.nodes_of(both) == []

@@ -8,7 +8,7 @@ import pytest
 
 from controller.core.forecast.forecast import forecast, fork
 from controller.core.framework.interfaces import Backfill, PreemptionGuards
-from controller.core.model import inputs
+from controller.core.model.inputs import job_inputs, policy_inputs
 from controller.plugins.backfill.kinds import Conservative, Easy
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.cluster.reservation import ReservationSpec
@@ -92,7 +92,7 @@ def test_a_preempted_job_is_gone_after_checkpoint_and_grace() -> None:
     harness.tick()
     harness.start(running)
     waiting = harness.submit(spec(8, priority=75, time_limit_s=HOUR))
-    harness.tell(inputs.Preempt(running, "root"))
+    harness.tell(job_inputs.Preempt(running, "root"))
     assert harness.job(running).expected_end == harness.now + 150.0  # 90s to save, then the 60s of the table
     assert forecast(fork(harness.engine), harness.now).starts[waiting].at == harness.now + 150.0
 
@@ -102,4 +102,4 @@ def test_a_reservation_is_refused_on_a_node_whose_job_may_use_its_grace_in_it() 
     harness.submit(spec(8, time_limit_s=HOUR, grace_s=60.0))
     harness.tick()
     asked = ReservationSpec("upkeep", harness.now + HOUR, HOUR, nodes=("n1",))
-    assert "may run 1m00s into it" in harness.refuse(inputs.Reserve(asked, "root")).message
+    assert "may run 1m00s into it" in harness.refuse(policy_inputs.Reserve(asked, "root")).message

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.core.model import inputs
+from controller.core.model.inputs import job_inputs
 from controller.plugins.quotas.local import BorrowTable, ProjectQuotaTable
 from tests.controller.core.quota.test_quotas import harness_of, why
 from tests.controller.core.quota.test_quotas import started as starts
@@ -86,7 +86,9 @@ def test_borrowers_do_not_delay_a_job_that_waits_to_borrow() -> None:
     assert why(harness, borrows)[0] is Reason.QUOTA
     owns = harness.submit(spec(4, project="idle", time_limit_s=HOUR))
     assert started(harness) == [owns]
-    harness.tell(inputs.Cancel(borrows, "ada"))  # Without `held` it would be within the quota of its project.
+    harness.tell(
+        job_inputs.Cancel(borrows, "ada")
+    )  # Without `held` it would be within the quota of its project.
     harness.exit(held)
     harness.exit(brief)
     harness.exit(owns)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from controller.core.framework.interfaces import Backfill
-from controller.core.model import inputs
 from controller.core.model.decision.decision import Accepted
+from controller.core.model.inputs import job_inputs, node_inputs, policy_inputs
 from controller.core.model.time_limits import ShortLimit
 from controller.plugins.backfill.kinds import Conservative, Easy, EasySjbf
 from tests.engine_harness import PIPELINE, EngineHarness, spec
@@ -77,14 +77,14 @@ def test_job_that_fits_with_its_whole_limit_keeps_it(backfill: Backfill) -> None
 def test_job_starts_before_a_reservation_and_a_drain(backfill: Backfill) -> None:
     harness = EngineHarness(replace(PIPELINE, backfill=backfill))
     harness.join("a")
-    harness.tell(inputs.Reserve(ReservationSpec("fans", NOW + 2 * HOUR, HOUR, ("a",)), "root"))
+    harness.tell(policy_inputs.Reserve(ReservationSpec("fans", NOW + 2 * HOUR, HOUR, ("a",)), "root"))
     first = harness.submit(flexible())
     [start] = harness.tick()
     assert (start.time_limit_s, harness.job(first).short) == (
         2 * HOUR,
         ShortLimit(2 * HOUR, "reservation 'fans' begins then"),
     )
-    harness.tell(inputs.Drain("a", "root", "", NOW + 1.5 * HOUR))
+    harness.tell(node_inputs.Drain("a", "root", "", NOW + 1.5 * HOUR))
     second = harness.submit(flexible(time_limit_s=None))
     [start] = harness.tick()
     assert (start.job, start.time_limit_s) == (second, 1.5 * HOUR)
@@ -112,7 +112,7 @@ def test_short_limit_survives_a_restart_and_ends_with_the_attempt() -> None:
     assert again.job(job).short == harness.job(job).short
     assert again.job(job).limit == 3 * HOUR
     again.join("a", (AttemptStatus(1, 1, 101, NOW), AttemptStatus(job, 1, 103, NOW)))
-    again.tell(inputs.Requeue(job, "ada"))
+    again.tell(job_inputs.Requeue(job, "ada"))
     again.exit(job, None, signal=15, why="requeued")
     assert (again.job(job).short, again.job(job).limit) == (None, 8 * HOUR)
 
@@ -132,9 +132,9 @@ def test_short_job_can_be_extended_to_its_own_limit() -> None:
     job = harness.submit(flexible())
     harness.tick()
     harness.start(job)
-    assert isinstance(harness.tell(inputs.Edit(job, "bob", {"time_limit_s": 8 * HOUR})).reply, Accepted)
+    assert isinstance(harness.tell(job_inputs.Edit(job, "bob", {"time_limit_s": 8 * HOUR})).reply, Accepted)
     assert (harness.job(job).short, harness.job(job).limit) == (None, 8 * HOUR)
-    assert isinstance(harness.tell(inputs.Edit(job, "bob", {"name": "x"})).reply, Accepted)
+    assert isinstance(harness.tell(job_inputs.Edit(job, "bob", {"name": "x"})).reply, Accepted)
 
 
 def test_least_limit_is_checked() -> None:

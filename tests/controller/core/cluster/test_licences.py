@@ -14,7 +14,7 @@ from controller.core.explain.why_pending import reason_of
 from controller.core.forecast.forecast import forecast, fork
 from controller.core.forecast.smallest_change import suggestions
 from controller.core.framework.interfaces import Backfill, PreemptionGuards
-from controller.core.model import inputs
+from controller.core.model.inputs import job_inputs
 from controller.core.quota.quota_config import QuotaConfig
 from controller.plugins.backfill.kinds import Conservative, Easy, EasySjbf
 from controller.plugins.preemption.by_priority import PriorityStrategy
@@ -171,15 +171,15 @@ def test_licence_request_that_can_never_be_met_is_refused(
     asked: dict[str, int], code: str, expected: str, hint: str
 ) -> None:
     harness = harness_of()
-    refused = harness.refuse(inputs.Submit(spec(licences=asked), "ada"))
+    refused = harness.refuse(job_inputs.Submit(spec(licences=asked), "ada"))
     assert (refused.code, refused.message, refused.where) == (code, expected, f"licences.{next(iter(asked))}")
     assert hint in refused.hint
     job = harness.submit(wants(1, hold=True))
-    assert harness.refuse(inputs.Edit(job, "ada", {"licences": asked})).message == expected
+    assert harness.refuse(job_inputs.Edit(job, "ada", {"licences": asked})).message == expected
 
 
 def test_licence_refusal_without_configured_licences_names_the_table() -> None:
-    refused = EngineHarness().refuse(inputs.Submit(wants(1), "ada"))
+    refused = EngineHarness().refuse(job_inputs.Submit(wants(1), "ada"))
     assert "[licences] of scheduler.toml" in refused.hint
 
 
@@ -214,9 +214,9 @@ def test_a_job_whose_licences_change_waits_for_the_new_ones() -> None:
     assert started(harness) == [first]
     [eased] = [each for each in suggestions(fork(harness.engine), second, harness.now) if each.changes]
     assert eased.sentence == "with 1 of licence matlab instead of 2"
-    harness.tell(inputs.Edit(second, "ada", eased.changes))
+    harness.tell(job_inputs.Edit(second, "ada", eased.changes))
     assert started(harness) == [second]
-    assert harness.refuse(inputs.Edit(second, "ada", {"licences": {}})).code == "conflict"
+    assert harness.refuse(job_inputs.Edit(second, "ada", {"licences": {}})).code == "conflict"
 
 
 def test_conservative_licence_reservations_are_kept_by_later_jobs() -> None:

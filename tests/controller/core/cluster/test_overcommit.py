@@ -10,7 +10,7 @@ import pytest
 from controller.core.engine import Engine
 from controller.core.model.decision.decision import Refusal
 from controller.core.model.events.nodes import Overcommit
-from controller.core.model.inputs import Submit
+from controller.core.model.inputs.job_inputs import Submit
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.job.spec import qos_class, spec_problems
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from controller.core.estimates.runtime_prediction import PredictionConfig
-from controller.core.model import inputs
+from controller.core.model.inputs import policy_inputs
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.cluster.reservation import ReservationSpec
 from wire.job.start_conditions import Restart, RestartWhen
@@ -82,7 +82,7 @@ def test_operators_reservation_does_not_count_on_a_planned_end() -> None:
     upkeep = ReservationSpec(
         name="upkeep", starts_at=harness.now + 30 * HOUR, duration_s=HOUR, nodes=tuple(harness.nodes_of(1))
     )
-    refusal = harness.refuse(inputs.Reserve(upkeep, "root"))
+    refusal = harness.refuse(policy_inputs.Reserve(upkeep, "root"))
     assert "job 1 on node n1 has no time limit" in refusal.message
 
 
@@ -91,7 +91,7 @@ def test_reservation_bars_a_job_that_is_planned_to_run_into_it(hours_ahead: floa
     harness = EngineHarness(PLANNED)
     harness.join("n1", gpus=8)
     upkeep = ReservationSpec("upkeep", harness.now + hours_ahead * HOUR, HOUR, nodes=("n1",))
-    harness.tell(inputs.Reserve(upkeep, "root"))
+    harness.tell(policy_inputs.Reserve(upkeep, "root"))
     job = harness.submit(spec(1))
     harness.tick()
     assert bool(harness.nodes_of(job)) is starts
@@ -108,7 +108,7 @@ def test_reservation_counts_on_the_longest_of_the_last_runs(hours_ahead: float, 
         harness.now += hours * HOUR
         harness.exit(job)
     upkeep = ReservationSpec("upkeep", harness.now + hours_ahead * HOUR, HOUR, nodes=("n1",))
-    harness.tell(inputs.Reserve(upkeep, "root"))
+    harness.tell(policy_inputs.Reserve(upkeep, "root"))
     job = harness.submit(spec(1, name="train"))
     harness.tick()
     assert bool(harness.nodes_of(job)) is starts

@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 
 from controller.core.estimates.runtime_prediction import PredictionConfig, PredictionScore
-from controller.core.model import inputs
 from controller.core.model.events.queued import JobQueued
+from controller.core.model.inputs import agent_inputs, controller_inputs, job_inputs
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.agent.reports import AttemptStatus
 
@@ -46,17 +46,17 @@ def score_of(seed: int, per_command: bool) -> PredictionScore:
     while sweeps or ends:
         if sweeps and (not ends or sweeps[0][0] <= ends[0][0]):
             now, sweep, run_s = sweeps.pop(0)
-            decision = engine.handle(inputs.Submit(sweep, "ada"), now)
+            decision = engine.handle(job_inputs.Submit(sweep, "ada"), now)
             for event in decision.events:
                 if isinstance(event, JobQueued):
                     runs[event.job] = run_s * draw.uniform(0.8, 1.1)
         else:
             now, job, node, began = heapq.heappop(ends)
             ended = AttemptStatus(job, 1, 7, began, now, code=0)
-            engine.handle(inputs.AgentReported(node, ended), now)
-        for start in engine.handle(inputs.Tick(), now).orders:
+            engine.handle(agent_inputs.AgentReported(node, ended), now)
+        for start in engine.handle(controller_inputs.Tick(), now).orders:
             started = AttemptStatus(start.frame.job, 1, 7, now)
-            engine.handle(inputs.AgentReported(start.node, started), now)
+            engine.handle(agent_inputs.AgentReported(start.node, started), now)
             heapq.heappush(ends, (now + runs[start.frame.job], start.frame.job, start.node, now))
     return harness.state.estimates.scores["ada"]
 

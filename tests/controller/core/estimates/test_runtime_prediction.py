@@ -16,8 +16,8 @@ from controller.core.estimates.runtime_prediction import (
 from controller.core.estimates.similar_jobs import command_key, stem_of
 from controller.core.forecast.forecast import forecast, fork, with_run_times
 from controller.core.framework.interfaces import Backfill
-from controller.core.model import inputs
 from controller.core.model.events.attempts import PredictionOutlived
+from controller.core.model.inputs import job_inputs
 from controller.core.model.job import NEVER
 from controller.core.model.rows import NoteRow
 from controller.core.state.note_rows import load_notes
@@ -60,7 +60,7 @@ def predicted(harness: EngineHarness, asked: JobSpec, user: str = "ada") -> floa
     """In hours."""
     job = harness.job(harness.submit(asked, user))
     found = harness.engine.predicted(job)
-    harness.tell(inputs.Cancel(job.id, "ada"))
+    harness.tell(job_inputs.Cancel(job.id, "ada"))
     return None if found is None else found / HOUR
 
 
@@ -148,7 +148,7 @@ def test_ends_that_predictions_learn_from() -> None:
     job = harness.submit(train())
     harness.tick()
     harness.start(job)
-    harness.tell(inputs.Cancel(job, "ada"))
+    harness.tell(job_inputs.Cancel(job, "ada"))
     harness.exit(job, None, signal=15, why="cancelled")
     assert harness.job(job).state is JobState.CANCELLED
     ran(harness, train(), 1, code=1, why="launch_failed")

@@ -10,7 +10,7 @@ import pytest
 from controller.core.explain.why_no_preemption import why_no_preemption
 from controller.core.framework.interfaces import PreemptionGuards
 from controller.core.framework.profiles import Profile
-from controller.core.model import inputs
+from controller.core.model.inputs import job_inputs
 from controller.plugins.preemption.by_priority import PriorityStrategy
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.job.start_conditions import Dependency, Until
@@ -56,7 +56,7 @@ def test_the_guard_that_is_in_the_way_after_a_preemption_is_named(
     guards: PreemptionGuards, named: str
 ) -> None:
     harness, low = _guarded(guards)
-    harness.tell(inputs.Preempt(low, "root"))
+    harness.tell(job_inputs.Preempt(low, "root"))
     harness.exit(low, None, signal=15, why="preempted")
     harness.tick()
     harness.start(low)
@@ -65,7 +65,7 @@ def test_the_guard_that_is_in_the_way_after_a_preemption_is_named(
 
 def test_only_the_guards_that_block_together_are_named() -> None:
     harness, low = _guarded(PreemptionGuards(min_runtime_s=0.0, cooldown_s=0.0, max_per_job=1, rate=1))
-    harness.tell(inputs.Preempt(low, "root"))
+    harness.tell(job_inputs.Preempt(low, "root"))
     harness.exit(low, None, signal=15, why="preempted")
     harness.tick()
     harness.start(low)
@@ -92,7 +92,7 @@ def test_the_number_of_jobs_that_would_have_to_be_preempted_is_named_with_the_ra
 
 def test_earlier_preemptions_are_named_with_the_rate() -> None:
     harness = running(replace(UNGUARDED, rate=4), *[{"gpus": 2}] * 4)
-    harness.tell(inputs.Preempt(1, "root"))
+    harness.tell(job_inputs.Preempt(1, "root"))
     harness.exit(1, None, signal=15, why="preempted")
     harness.tick()
     harness.start(1)

@@ -9,7 +9,8 @@ import pytest
 from controller.core.forecast.forecast import forecast, fork, with_run_times
 from controller.core.forecast.smallest_change import suggestions
 from controller.core.forecast.start_outlook import why_no_start
-from controller.core.model import inputs
+from controller.core.model.inputs import controller_inputs, job_inputs, node_inputs, policy_inputs
+from controller.core.model.inputs.input import JobCommand
 from controller.core.pipeline.pipeline import Pipeline
 from controller.plugins.backfill.kinds import Conservative
 from tests.engine_harness import PIPELINE, EngineHarness, default_pipeline, spec
@@ -55,7 +56,7 @@ def test_headline_names_the_missing_resource_of_the_node_with_the_label() -> Non
 def test_the_headline_names_a_drained_node_and_a_cordoned_gpu() -> None:
     harness = cluster("n1", "n2")
     harness.tell_drain("n2")
-    harness.tell(inputs.CordonGpu("n1", 3, "root"))
+    harness.tell(node_inputs.CordonGpu("n1", 3, "root"))
     waiting = harness.submit(spec(8))
     harness.tick()
     why = harness.why(waiting)
@@ -71,7 +72,7 @@ def test_the_headline_names_the_taint_of_the_only_node_with_the_label() -> None:
     harness.submit(spec(8))
     harness.tick()
     harness.join("z", labels={"zone": "c"})
-    harness.tell(inputs.MarkNode("z", "root", {}, {"dedicated:NoSchedule": "ml"}))
+    harness.tell(node_inputs.MarkNode("z", "root", {}, {"dedicated:NoSchedule": "ml"}))
     waiting = harness.submit(spec(1, selector={"zone": "c"}))
     harness.tick()
     assert harness.why(waiting).sentence.endswith(
@@ -98,7 +99,7 @@ def test_only_the_missing_resource_is_named(asked: JobSpec, short: str) -> None:
 
 def test_a_model_that_no_node_has_is_not_called_busy() -> None:
     harness = cluster("n1")
-    refusal = harness.refuse(inputs.Submit(spec(1, gpu_models=("B200",)), "ada"))
+    refusal = harness.refuse(job_inputs.Submit(spec(1, gpu_models=("B200",)), "ada"))
     assert "no B200 GPU" in refusal.message
     assert "free" not in refusal.message
     assert "The largest node has" not in refusal.hint
@@ -106,7 +107,7 @@ def test_a_model_that_no_node_has_is_not_called_busy() -> None:
 
 def test_a_number_of_gpus_that_does_not_divide_is_explained() -> None:
     harness = cluster("n1", "n2")
-    refusal = harness.refuse(inputs.Submit(spec(9), "ada"))
+    refusal = harness.refuse(job_inputs.Submit(spec(9), "ada"))
     assert "9 GPUs do not divide evenly over nodes with at most 8: ask for 8 or 10." in refusal.hint
 
 
@@ -135,7 +136,7 @@ def test_a_soft_limit_that_is_passed_is_named() -> None:
     harness.submit(spec(8), "bo")
     harness.tick()
     waiting = harness.submit(spec(8), "bo")
-    harness.tell(inputs.SetQuota("user", "bo", Quota(soft=Limits(gpus=4)), "root"))
+    harness.tell(policy_inputs.SetQuota("user", "bo", Quota(soft=Limits(gpus=4)), "root"))
     harness.tick()
     (note,) = harness.why(waiting).notes
     assert "soft limits" in note
@@ -181,14 +182,14 @@ def test_release_is_advised_for_a_held_job() -> None:
     held = harness.submit(spec(4, hold=True))
     (advice,) = suggestions(fork(harness.engine), held, harness.now)
     assert advice.release
-    harness.tell(inputs.Release(held, "ada"))
+    harness.tell(job_inputs.Release(held, "ada"))
     assert [start.job for start in harness.tick()] == [held]
 
 
 def test_hold_of_the_victim_is_advised_when_a_quota_blocks() -> None:
     """Without the hold the victim takes its old queue position again, which is ahead."""
     harness = cluster("n1")
-    harness.tell(inputs.SetQuota("user", "ada", Quota(Limits(gpus=4)), "root"))
+    harness.tell(policy_inputs.SetQuota("user", "ada", Quota(Limits(gpus=4)), "root"))
     running = harness.submit(spec(4, time_limit_s=HOUR))
     harness.tick()
     harness.start(running)
@@ -214,14 +215,14 @@ def test_only_the_job_that_gets_the_place_gets_the_victim_advice() -> None:
 
 def test_a_cordoned_gpu_and_a_toleration_are_advised() -> None:
     harness = cluster("n1", pipeline=default_pipeline())
-    harness.tell(inputs.CordonGpu("n1", 3, "root"))
+    harness.tell(node_inputs.CordonGpu("n1", 3, "root"))
     waiting = harness.submit(spec(8))
     harness.tick()
     assert [
         each.resume for each in suggestions(fork(harness.engine), waiting, harness.now) if each.resume
     ] == [("n1:3",)]
     harness.join("n2")
-    harness.tell(inputs.MarkNode("n2", "root", {}, {"dedicated:NoSchedule": "ml"}))
+    harness.tell(node_inputs.MarkNode("n2", "root", {}, {"dedicated:NoSchedule": "ml"}))
     found = [
         each
         for each in suggestions(fork(harness.engine), waiting, harness.now)
@@ -233,14 +234,14 @@ def test_a_cordoned_gpu_and_a_toleration_are_advised() -> None:
 def test_nothing_is_refused_for_ever_before_the_nodes_are_back_after_a_restart() -> None:
     harness = EngineHarness()
     harness.join("n1", gpus=0)
-    assert harness.refuse(inputs.Submit(spec(1), "ada")).code == "never_fits"
+    assert harness.refuse(job_inputs.Submit(spec(1), "ada")).code == "never_fits"
     later = harness.restarted()
-    later.tell(inputs.ControllerStarted(("n1",)))
+    later.tell(controller_inputs.ControllerStarted(("n1",)))
     job = later.submit(spec(1))
     later.join("n1", gpus=8)
     later.tick()
     assert later.job(job).state is JobState.SCHEDULED
-    assert later.refuse(inputs.Submit(spec(9), "ada")).code == "never_fits"
+    assert later.refuse(job_inputs.Submit(spec(9), "ada")).code == "never_fits"
 
 
 def test_a_job_behind_the_depth_of_conservative_backfill_is_not_said_to_start() -> None:
@@ -261,7 +262,9 @@ def test_a_reservation_is_named_if_the_other_nodes_have_different_gpu_models() -
     harness = EngineHarness(PIPELINE)
     for name, model in (("n1", "H100"), ("n2", "H100"), ("n3", "A100")):
         harness.join(name, model=model)
-    harness.tell(inputs.Reserve(ReservationSpec("upkeep", harness.now + HOUR, HOUR, nodes=("n1",)), "root"))
+    harness.tell(
+        policy_inputs.Reserve(ReservationSpec("upkeep", harness.now + HOUR, HOUR, nodes=("n1",)), "root")
+    )
     waiting = harness.submit(spec(8, nodes=2))
     assert harness.tick() == []
     why = harness.why(waiting)
@@ -271,13 +274,11 @@ def test_a_reservation_is_named_if_the_other_nodes_have_different_gpu_models() -
 @pytest.mark.parametrize(
     ("order", "sentence"),
     [
-        (inputs.Cancel, "is being stopped: cancelled by ada"),
-        (inputs.Requeue, "is being stopped: it is then queued again, as ordered by ada"),
+        (job_inputs.Cancel, "is being stopped: cancelled by ada"),
+        (job_inputs.Requeue, "is being stopped: it is then queued again, as ordered by ada"),
     ],
 )
-def test_a_job_that_is_being_stopped_is_not_said_to_run(
-    order: type[inputs.JobCommand], sentence: str
-) -> None:
+def test_a_job_that_is_being_stopped_is_not_said_to_run(order: type[JobCommand], sentence: str) -> None:
     harness = cluster("n1")
     job = harness.submit(spec(1))
     harness.tick()

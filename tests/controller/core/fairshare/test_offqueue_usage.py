@@ -9,9 +9,9 @@ import pytest
 from controller.core.fairshare import offqueue_usage
 from controller.core.fairshare.offqueue_usage import offqueue_inputs
 from controller.core.fairshare.usage import FairshareConfig
-from controller.core.model import inputs
 from controller.core.model.events.tenants import OffQueueProcessEnded, OffQueueProcessStarted
-from controller.core.model.inputs import OffQueueProcessGone, OffQueueProcessSeen
+from controller.core.model.inputs import agent_inputs
+from controller.core.model.inputs.agent_inputs import OffQueueProcessGone, OffQueueProcessSeen
 from controller.core.model.rows import NoteRow
 from controller.core.state.note_rows import changed_notes, load_notes
 from controller.core.state.state import State
@@ -69,7 +69,7 @@ def test_use_outside_the_queue_is_charged_if_a_project_is_configured(charge: boo
 
 def test_off_queue_use_ends_when_its_node_goes_away() -> None:
     harness = ledger(charge=True)
-    harness.tell(inputs.LinkWentDown("n", "cut"))
+    harness.tell(agent_inputs.LinkWentDown("n", "cut"))
     assert harness.state.offqueue.open == {}
     [stint] = harness.state.offqueue.over.values()
     assert stint.until == harness.now

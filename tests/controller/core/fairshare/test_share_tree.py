@@ -16,8 +16,8 @@ from controller.core.fairshare.share_tree import ShareTree
 from controller.core.fairshare.usage import DecayedUsage, FairshareConfig, WindowedUsage
 from controller.core.forecast.forecast import forecast, fork
 from controller.core.framework.interfaces import Backfill, PreemptionGuards
-from controller.core.model import inputs
 from controller.core.model.decision.decision import Accepted
+from controller.core.model.inputs import controller_inputs, policy_inputs
 from controller.core.state.note_rows import all_notes, changed_notes, load_notes
 from controller.core.state.notes.tenants import USAGE
 from controller.core.state.state import State
@@ -201,7 +201,7 @@ def test_usage_and_settings_survive_a_restart() -> None:
     harness.submit(spec(2, project="vision"), user="ada")
     harness.submit(spec(1, project="speech"), user="bo")
     harness.tick()
-    reply = harness.tell(inputs.SetShare("vision", 5.0, "root")).reply
+    reply = harness.tell(policy_inputs.SetShare("vision", 5.0, "root")).reply
     assert isinstance(reply, Accepted)
     restored = State(PIPELINE.order, sharing=harness.pipeline.sharing)
     load_notes(restored, all_notes(harness.state))
@@ -216,7 +216,7 @@ def test_usage_row_is_written_when_an_elastic_job_grows() -> None:
     harness.tick()
     harness.start(job)
     harness.join("gpu02")
-    grown = harness.tell(inputs.Tick()).events
+    grown = harness.tell(controller_inputs.Tick()).events
     noted_of = {note.name for note in changed_notes(harness.state, grown) if note.kind == USAGE}
     assert noted_of == {"[]", '["default"]', '["default","ada"]'}
 
@@ -236,7 +236,7 @@ def test_usage_row_is_written_when_an_elastic_job_grows() -> None:
     ],
 )
 def test_an_invalid_share_is_refused(share: str, how: dict[str, Any], where: str) -> None:
-    assert EngineHarness().refuse(inputs.SetShare(share, by="root", **how)).where == where
+    assert EngineHarness().refuse(policy_inputs.SetShare(share, by="root", **how)).where == where
 
 
 COUNTED: list[dict[str, Any]] = [{"half_life_s": DAY}, {"window_s": DAY}]
@@ -309,7 +309,7 @@ def test_a_hard_limit_covers_accounts_below_it_and_can_be_set_and_removed_live()
     harness.join("gpu01")
     jobs = [harness.submit(spec(1, project=name), user=user) for name, user in
             (("vision", "ada"), ("speech", "bo"), ("other", "cy"))]  # fmt: skip
-    harness.tell(inputs.SetShare("lab", None, "root", hard=0.0))
+    harness.tell(policy_inputs.SetShare("lab", None, "root", hard=0.0))
     assert [start.job for start in harness.tick()] == [jobs[2]]
     assert "'lab' has used 0 of 0 units: none of its jobs starts until its hard limit is raised" in stopped(
         harness, jobs[0]
@@ -319,11 +319,11 @@ def test_a_hard_limit_covers_accounts_below_it_and_can_be_set_and_removed_live()
     again.join("gpu01")
     assert again.state.shares.hard == {"lab": 0.0}
     assert "'lab'" in stopped(again, jobs[1]) if not again.tick() else False
-    harness.tell(inputs.SetShare("lab", 2.0, "root", hard=1.5))
+    harness.tell(policy_inputs.SetShare("lab", 2.0, "root", hard=1.5))
     assert [start.job for start in harness.tick()] == [jobs[0], jobs[1]]
     more = harness.submit(spec(1, project="vision"))
     assert harness.tick() == []
-    harness.tell(inputs.SetShare("lab", None, "root", hard=-1))
+    harness.tell(policy_inputs.SetShare("lab", None, "root", hard=-1))
     assert [start.job for start in harness.tick()] == [more]
     assert harness.state.shares.hard == {}
 
@@ -337,15 +337,15 @@ def test_a_share_at_its_limit_preempts_no_job_and_does_not_grow() -> None:
     low = harness.submit(spec(8, project="speech", priority=10))
     harness.tick()
     harness.start(low)
-    harness.tell(inputs.SetShare("vision", None, "root", hard=0.0))
+    harness.tell(policy_inputs.SetShare("vision", None, "root", hard=0.0))
     high = harness.submit(spec(8, project="vision", priority=90))
     harness.tick()
     assert not harness.job(low).stopping
     assert "'vision'" in stopped(harness, high)
-    harness.tell(inputs.SetShare("vision", None, "root", hard=1.0))
+    harness.tell(policy_inputs.SetShare("vision", None, "root", hard=1.0))
     harness.tick()
     assert harness.job(low).stopping is Reason.PREEMPTED
-    harness.tell(inputs.SetShare("vision", None, "root", hard=0.0))
+    harness.tell(policy_inputs.SetShare("vision", None, "root", hard=0.0))
     harness.exit(low, code=None, signal=15, why="preempted")
     assert [start.job for start in harness.tick()] == [low]  # the claim was let go
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from controller.core.forecast.forecast import forecast, fork
 from controller.core.forecast.start_outlook import last_blocker
-from controller.core.model import inputs
+from controller.core.model.inputs import agent_inputs, job_inputs, policy_inputs
 from tests.engine_harness import EngineHarness, default_pipeline, spec
 from tests.examples import examples
 from wire.cluster.quota import Limits, Quota
@@ -60,7 +60,9 @@ def test_forecast_changes_no_state() -> None:
         harness.submit(spec(gpus, time_limit_s=HOUR))
     harness.tick()
     before = len(harness.events), harness.state.next_job
-    forecast(fork(harness.engine), harness.now, [inputs.Cancel(1, "ada"), inputs.Submit(spec(1), "bo")])
+    forecast(
+        fork(harness.engine), harness.now, [job_inputs.Cancel(1, "ada"), job_inputs.Submit(spec(1), "bo")]
+    )
     assert (len(harness.events), harness.state.next_job) == before
     assert harness.job(1).state is JobState.SCHEDULED
     assert [start.job for start in harness.tick()] == []
@@ -73,7 +75,7 @@ def test_forecast_of_a_submit_delays_the_waiting_job() -> None:
     harness.tick()
     waiting = harness.submit(spec(16, time_limit_s=HOUR))
     as_it_is = forecast(fork(harness.engine), harness.now)
-    urgent = inputs.Submit(spec(8, priority=100, time_limit_s=2 * HOUR), "bo")
+    urgent = job_inputs.Submit(spec(8, priority=100, time_limit_s=2 * HOUR), "bo")
     changed = forecast(fork(harness.engine), harness.now, [urgent])
     assert as_it_is.starts[waiting].at == harness.now + HOUR
     assert changed.starts[waiting].at == harness.now + 3 * HOUR
@@ -86,7 +88,7 @@ def test_forecast_of_a_cancel_starts_the_waiting_job_now() -> None:
     harness.tick()
     harness.start(1)
     waiting = harness.submit(spec(8, time_limit_s=HOUR))
-    changed = forecast(fork(harness.engine), harness.now, [inputs.Cancel(1, "ada")])
+    changed = forecast(fork(harness.engine), harness.now, [job_inputs.Cancel(1, "ada")])
     assert changed.starts[waiting].at == harness.now
 
 
@@ -103,14 +105,14 @@ def test_a_job_without_a_limit_ends_the_forecast() -> None:
 
 def test_an_away_node_stays_away_in_the_copy() -> None:
     harness = two_nodes()
-    harness.tell(inputs.LinkWentDown("b", "cut"))
+    harness.tell(agent_inputs.LinkWentDown("b", "cut"))
     waiting = harness.submit(spec(16))
     assert waiting not in forecast(fork(harness.engine), harness.now).starts
 
 
 def test_a_quota_that_the_end_of_a_job_frees_is_no_last_blocker() -> None:
     harness = two_nodes()
-    harness.tell(inputs.SetQuota("user", "ada", Quota(Limits(gpus=1)), "root"))
+    harness.tell(policy_inputs.SetQuota("user", "ada", Quota(Limits(gpus=1)), "root"))
     one, two = (harness.submit(spec(1, time_limit_s=HOUR)) for _ in range(2))
     harness.tick()
     assert (bool(harness.nodes_of(one)), bool(harness.nodes_of(two))) == (True, False)

@@ -10,7 +10,7 @@ import pytest
 from controller.core.forecast.forecast import fork
 from controller.core.forecast.smallest_change import Suggestion, suggestions
 from controller.core.forecast.trial import StartTrial
-from controller.core.model import inputs
+from controller.core.model.inputs import job_inputs, policy_inputs
 from controller.core.pipeline.pipeline import Pipeline
 from tests.engine_harness import EngineHarness, default_pipeline, spec
 from wire.cluster.reservation import ReservationSpec
@@ -147,7 +147,7 @@ def test_smallest_change_that_starts_the_job_is_suggested(
     assert harness.tick() == []
     found = [each for each in suggestions_for(harness, waiting) if each.changes]
     assert found[0].sentence == change
-    harness.tell(inputs.Edit(waiting, "ada", found[0].changes))
+    harness.tell(job_inputs.Edit(waiting, "ada", found[0].changes))
     assert {start.job for start in harness.tick()} == {waiting}
 
 
@@ -163,7 +163,9 @@ def test_suggested_time_limit_ends_before_the_first_waiting_job_starts() -> None
 
 def test_suggested_time_limit_ends_before_a_reservation() -> None:
     harness = harness_of({})
-    harness.tell(inputs.Reserve(ReservationSpec("upkeep", harness.now + HOUR, HOUR, nodes=("a",)), "root"))
+    harness.tell(
+        policy_inputs.Reserve(ReservationSpec("upkeep", harness.now + HOUR, HOUR, nodes=("a",)), "root")
+    )
     waiting = harness.submit(spec(2, grace_s=10.0))
     assert harness.tick() == []
     assert job_changes(harness, waiting) == ["with a time limit of 59m00s instead of none"]
@@ -212,5 +214,5 @@ def test_the_release_of_a_job_that_an_operator_holds_is_advised_to_operators() -
     harness = harness_of({})
     held = harness.submit(spec(1, hold=True))
     assert [each.sentence for each in suggestions_for(harness, held)] == ["if it was released"]
-    harness.tell(inputs.Hold(held, "root"))
+    harness.tell(job_inputs.Hold(held, "root"))
     assert [each.sentence for each in suggestions_for(harness, held)] == ["if an operator released it"]

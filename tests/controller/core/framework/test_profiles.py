@@ -11,8 +11,8 @@ from controller.core.explain.why_pending import reason_of
 from controller.core.forecast.forecast import forecast, fork
 from controller.core.framework.interfaces import Backfill, PreemptionGuards
 from controller.core.framework.profiles import Profile
-from controller.core.model import inputs
 from controller.core.model.events.attempts import JobPlaced
+from controller.core.model.inputs import job_inputs, node_inputs
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.quota.quota_config import QuotaConfig
 from controller.core.state.apply import apply
@@ -116,7 +116,7 @@ def test_profile_is_the_requested_one_or_the_first_that_matches(
     ],
 )
 def test_unavailable_profile_is_refused(asked: dict[str, Any], code: str, message: str, hint: str) -> None:
-    refusal = cluster(*SCOPED).refuse(inputs.Submit(spec(1, **asked), "eve"))
+    refusal = cluster(*SCOPED).refuse(job_inputs.Submit(spec(1, **asked), "eve"))
     assert (refusal.code, refusal.where, refusal.message) == (code, "profile", message)
     assert hint in refusal.hint
 
@@ -125,7 +125,7 @@ def test_jobs_have_no_profile_when_none_is_configured() -> None:
     harness = EngineHarness()
     harness.join("a")
     assert harness.job(harness.submit(spec(1, profile="default"))).profile == ""
-    refusal = harness.refuse(inputs.Submit(spec(1, profile="fast"), "ada"))
+    refusal = harness.refuse(job_inputs.Submit(spec(1, profile="fast"), "ada"))
     assert refusal.hint == "This cluster has no profiles: leave the profile out."
     harness.tick()
     assert harness.events[-1].profile == ""  # type: ignore[union-attr]
@@ -134,14 +134,14 @@ def test_jobs_have_no_profile_when_none_is_configured() -> None:
 def test_edit_moves_a_job_to_another_profile_and_is_checked_like_a_submit() -> None:
     harness = cluster(*SCOPED)
     job = harness.submit(spec(1, queue="online", profile="night"))
-    refusal = harness.refuse(inputs.Edit(job, "ada", {"queue": "other"}))
+    refusal = harness.refuse(job_inputs.Edit(job, "ada", {"queue": "other"}))
     assert refusal.message == "profile 'night' is not for queue 'other'"
-    harness.tell(inputs.Edit(job, "ada", {"profile": None}))
+    harness.tell(job_inputs.Edit(job, "ada", {"profile": None}))
     assert harness.job(job).profile == "serving"
-    harness.tell(inputs.Edit(job, "ada", {"queue": "other"}))
+    harness.tell(job_inputs.Edit(job, "ada", {"queue": "other"}))
     assert harness.job(job).profile == "default"
     harness.tick()
-    assert harness.refuse(inputs.Edit(job, "ada", {"profile": "vision"})).code == "conflict"
+    assert harness.refuse(job_inputs.Edit(job, "ada", {"profile": "vision"})).code == "conflict"
 
 
 def test_restart_assigns_waiting_jobs_to_the_configured_profiles_and_keeps_old_events() -> None:
@@ -210,7 +210,7 @@ def test_explain_names_the_profile_and_the_nodes_lost_by_its_scope() -> None:
     assert (why.reason, why.losses[0].filter, why.losses[0].lost) == (Reason.RESOURCES, "profile", 2)
     assert why.losses[0].message == "outside profile one"
     assert why.losses[0].examples == ("b", "c")
-    refusal = harness.refuse(inputs.Submit(spec(16, queue="one"), "ada"))
+    refusal = harness.refuse(job_inputs.Submit(spec(16, queue="one"), "ada"))
     assert refusal.code == "never_fits"
     assert "2 nodes: outside profile one" in refusal.message
     assert harness.submit(spec(16))
@@ -223,10 +223,10 @@ def test_node_changes_profile_with_its_labels() -> None:
         nodes="a",
     )
     rest = harness.submit(spec(1))
-    harness.tell(inputs.MarkNode("a", "root", {"pool": "gold"}, {}))
+    harness.tell(node_inputs.MarkNode("a", "root", {"pool": "gold"}, {}))
     harness.tick()
     assert harness.nodes_of(rest) == []
-    harness.tell(inputs.MarkNode("a", "root", {"pool": None}, {}))
+    harness.tell(node_inputs.MarkNode("a", "root", {"pool": None}, {}))
     harness.tick()
     assert harness.nodes_of(rest) == ["a"]
 
@@ -305,7 +305,7 @@ def test_cancelled_reservation_lets_the_jobs_it_held_back_start() -> None:
     other = harness.submit(spec(8, queue="right", selector={"node": "b"}))
     harness.tick()
     assert harness.nodes_of(other) == []
-    harness.tell(inputs.Cancel(wide, "ada"))
+    harness.tell(job_inputs.Cancel(wide, "ada"))
     harness.tick()
     assert harness.nodes_of(other) == ["b"]
 
@@ -392,7 +392,7 @@ def test_a_profile_preempts_only_on_its_own_nodes() -> None:
     jobs_by_node = fill(harness, a="left", b="right", c="right")
     for job in jobs_by_node.values():
         harness.start(job)
-    harness.tell(inputs.Edit(jobs_by_node["a"], "ada", {"priority": 100}))
+    harness.tell(job_inputs.Edit(jobs_by_node["a"], "ada", {"priority": 100}))
     urgent = harness.submit(spec(8, queue="left", priority=100))
     calm = harness.submit(spec(8, queue="right", priority=100))
     harness.tick()
@@ -456,7 +456,7 @@ def test_an_elastic_job_grows_only_where_no_job_of_any_profile_waits() -> None:
     harness.exit(blocks)
     harness.tick()
     assert harness.nodes_of(elastic) == ["c"]
-    harness.tell(inputs.Cancel(wide, "ada"))
+    harness.tell(job_inputs.Cancel(wide, "ada"))
     harness.tick()
     assert harness.nodes_of(elastic) == ["c", "b"]
     assert harness.nodes_of(keeps) == ["a"]

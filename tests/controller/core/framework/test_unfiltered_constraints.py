@@ -9,8 +9,8 @@ import pytest
 
 from controller.core.cluster.node_table import Bools, NodeTable, Rows
 from controller.core.framework.interfaces import Filter
-from controller.core.model import inputs
 from controller.core.model.decision.decision import Accepted
+from controller.core.model.inputs import job_inputs, node_inputs
 from controller.core.model.request import PerNodeRequest
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.codec import encode
@@ -41,7 +41,7 @@ def test_constraint_without_its_filter_is_refused(name: str, asked: dict[str, An
     harness = without(*{"selector", "affinity", "taints", "company"} - {name})
     harness.submit(spec(1, **asked))
     assert len(harness.tick()) == 1
-    refused = without(name).refuse(inputs.Submit(spec(1, **asked), "ada"))
+    refused = without(name).refuse(job_inputs.Submit(spec(1, **asked), "ada"))
     assert (refused.code, refused.where) == ("never_fits", name)
     assert f"the filter {name!r} is not configured" in refused.message
     assert "[scheduler]" in refused.hint
@@ -52,7 +52,7 @@ def test_edit_that_adds_a_constraint_without_its_filter_is_refused(name: str, as
     harness = without(name)
     job = harness.submit(spec(1))
     encoded = encode(spec(1, **asked))
-    refused = harness.refuse(inputs.Edit(job, "ada", {each: encoded[each] for each in asked}))
+    refused = harness.refuse(job_inputs.Edit(job, "ada", {each: encoded[each] for each in asked}))
     assert refused.where == name
 
 
@@ -118,7 +118,7 @@ def test_taint_without_the_taint_filter_is_refused_if_it_bars_jobs(
     taint: str, value: str | None, refused: bool
 ) -> None:
     harness = without("taints")
-    given = inputs.MarkNode("a", "root", {}, {taint: value})
+    given = node_inputs.MarkNode("a", "root", {}, {taint: value})
     if refused:
         found = harness.refuse(given)
         assert (found.where, found.code) == (f"taints.{taint}", "invalid")

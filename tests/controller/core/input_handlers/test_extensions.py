@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from controller.core.model import inputs
 from controller.core.model.decision.decision import Accepted, Refusal
-from controller.core.model.inputs import Requester
+from controller.core.model.inputs import job_inputs
+from controller.core.model.inputs.input import Requester
 from controller.core.model.time_limits import TimeLimitRules
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.quota.queue_rules import QueueRule
@@ -35,7 +35,7 @@ def running(pipeline: Pipeline = PIPELINE, **asked: Any) -> EngineHarness:
 
 
 def extend(harness: EngineHarness, limit: float | None, asker: Requester | None = ADA, **more: Any) -> Any:
-    given = inputs.Edit(1, "ada", {"time_limit_s": limit}, asker=asker, **{"delays_nobody": True, **more})
+    given = job_inputs.Edit(1, "ada", {"time_limit_s": limit}, asker=asker, **{"delays_nobody": True, **more})
     return harness.tell(given).reply
 
 
@@ -76,7 +76,7 @@ def test_jobs_that_start_or_stop_are_not_extended() -> None:
     harness.tick()
     assert "extend its time limit when it runs" in extend(harness, 2 * HOUR).message
     harness.start(1)
-    harness.tell(inputs.Cancel(1, "ada"))
+    harness.tell(job_inputs.Cancel(1, "ada"))
     assert "is being stopped" in extend(harness, 2 * HOUR).message
     assert "without a time limit" in extend(running(time_limit_s=None), HOUR).message
 
@@ -97,7 +97,7 @@ def test_owner_is_held_to_the_limit_of_the_queue() -> None:
     assert "takes jobs of at most 4h00m" in extend(harness, 5 * HOUR).message
     assert isinstance(extend(harness, 4 * HOUR), Accepted)
     assert isinstance(extend(harness, 9 * HOUR, Requester("bob", operator=True)), Accepted)
-    renamed = harness.tell(inputs.Edit(1, "ada", {"name": "x"}, asker=ADA)).reply
+    renamed = harness.tell(job_inputs.Edit(1, "ada", {"name": "x"}, asker=ADA)).reply
     assert isinstance(renamed, Accepted), "a limit that an operator has set does not refuse later edits"
     assert harness.job(1).limit == 9 * HOUR
 
@@ -116,7 +116,7 @@ def test_extension_survives_a_restart_and_is_sent_again() -> None:
     again = harness.restarted()
     again.join("a", (AttemptStatus(1, 1, 101, NOW),))
     assert limits_sent(again) == [TimeLimit(1, 1, 2 * HOUR)]
-    again.tell(inputs.Requeue(1, "ada"))
+    again.tell(job_inputs.Requeue(1, "ada"))
     again.exit(1, None, signal=15, why="requeued")
     assert (again.job(1).limit_raised, again.job(1).limit) == (False, 2 * HOUR)
 
@@ -124,4 +124,4 @@ def test_extension_survives_a_restart_and_is_sent_again() -> None:
 def test_edit_of_a_running_job_with_a_tight_deadline_is_not_refused() -> None:
     harness = running(deadline_at=NOW + HOUR)
     harness.now += 600
-    assert isinstance(harness.tell(inputs.Edit(1, "ada", {"name": "x"}, asker=ADA)).reply, Accepted)
+    assert isinstance(harness.tell(job_inputs.Edit(1, "ada", {"name": "x"}, asker=ADA)).reply, Accepted)

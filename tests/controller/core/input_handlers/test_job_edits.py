@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from controller.core.model import inputs
 from controller.core.model.decision.decision import Accepted
+from controller.core.model.inputs import job_inputs
 from tests.engine_harness import EngineHarness, spec
 from wire.job.start_conditions import Dependency, Until
 from wire.names import JobState, Reason
@@ -23,7 +23,7 @@ def harness() -> EngineHarness:
 
 
 def edit(harness: EngineHarness, job: int, **changes: Any) -> None:
-    reply = harness.tell(inputs.Edit(job, "bob", changes)).reply
+    reply = harness.tell(job_inputs.Edit(job, "bob", changes)).reply
     assert isinstance(reply, Accepted), reply
 
 
@@ -103,10 +103,10 @@ def test_edit_that_makes_a_dependency_cycle_is_refused(harness: EngineHarness) -
     first = harness.submit(spec(1, hold=True))
     array = harness.submit(spec(1, array="0-1", after=after(first)))
     last = harness.submit(spec(1, after=after(array)))
-    refusal = harness.refuse(inputs.Edit(first, "ada", {"after": in_json(last)}))
+    refusal = harness.refuse(job_inputs.Edit(first, "ada", {"after": in_json(last)}))
     assert refusal.where == "after"
     assert refusal.message == f"the jobs would wait for each other: {first} → {last} → {array} → {first}"
-    itself = harness.refuse(inputs.Edit(first, "ada", {"after": in_json(first)}))
+    itself = harness.refuse(job_inputs.Edit(first, "ada", {"after": in_json(first)}))
     assert itself.message == f"the jobs would wait for each other: {first} → {first}"
 
 
@@ -137,20 +137,20 @@ def test_impossible_edit_is_refused_and_changes_nothing(
 ) -> None:
     job = harness.submit(spec(1))
     harness.tick()
-    refusal = harness.refuse(inputs.Edit(job, "ada", changes))
+    refusal = harness.refuse(job_inputs.Edit(job, "ada", changes))
     assert refusal.code == code
     assert refusal.message.startswith(message)
 
 
 def test_edit_to_a_size_that_fits_no_node_is_refused(harness: EngineHarness) -> None:
     job = harness.submit(spec(1))
-    assert harness.refuse(inputs.Edit(job, "ada", {"gpus": 16})).code == "never_fits"
+    assert harness.refuse(job_inputs.Edit(job, "ada", {"gpus": 16})).code == "never_fits"
 
 
 def test_edit_of_an_ended_job_is_refused(harness: EngineHarness) -> None:
     job = harness.submit(spec(1))
-    harness.tell(inputs.Cancel(job, "ada"))
-    assert harness.refuse(inputs.Edit(job, "ada", {"priority": 1})).code == "conflict"
+    harness.tell(job_inputs.Cancel(job, "ada"))
+    assert harness.refuse(job_inputs.Edit(job, "ada", {"priority": 1})).code == "conflict"
 
 
 def test_edit_to_the_same_value_makes_no_event(harness: EngineHarness) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from controller.core.framework.profiles import Profile
 from controller.core.input_handlers.resource_sizes import PROVISIONAL
-from controller.core.model import inputs
+from controller.core.model.inputs import job_inputs
 from controller.core.model.request import JobDefaults
 from controller.core.quota.queue_rules import QueueRule
 from controller.core.quota.quota_config import QuotaConfig
@@ -133,11 +133,11 @@ def test_edit_recomputes_default_sizes() -> None:
     harness = harness_of(BIG)
     harness.tell_drain("gpu01")
     job = harness.submit(spec(gpus=1, cpu_milli=2_000))
-    harness.tell(inputs.Edit(job, "ada", {"gpus": 4}))
+    harness.tell(job_inputs.Edit(job, "ada", {"gpus": 4}))
     assert (harness.job(job).spec.cpu_milli, harness.job(job).spec.memory_mib) == (2_000, 921 * GIB)
-    harness.tell(inputs.Edit(job, "ada", {"memory_mib": 5 * GIB}))
-    harness.tell(inputs.Edit(job, "ada", {"gpus": 1}))
+    harness.tell(job_inputs.Edit(job, "ada", {"memory_mib": 5 * GIB}))
+    harness.tell(job_inputs.Edit(job, "ada", {"gpus": 1}))
     assert harness.job(job).spec.memory_mib == 5 * GIB
     assert harness.job(job).spec.by_default == {}
-    harness.tell(inputs.Edit(job, "ada", {"memory_mib": None}))
+    harness.tell(job_inputs.Edit(job, "ada", {"memory_mib": None}))
     assert harness.job(job).spec.memory_mib == 230 * GIB

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from controller.core.model import inputs
 from controller.core.model.decision.decision import Accepted
+from controller.core.model.inputs import job_inputs, policy_inputs
 from controller.core.state.workloads import Workload
 from tests.engine_harness import EngineHarness, spec
 from wire.cluster.quota import Limits, Quota
@@ -39,7 +39,7 @@ THREE = (
 
 
 def submit(harness: EngineHarness, *tasks: WorkloadTask, key: str = "", **more: Any) -> Workload:
-    given = inputs.SubmitWorkload(WorkloadSpec(tasks, "w", **more), "ada", key)
+    given = job_inputs.SubmitWorkload(WorkloadSpec(tasks, "w", **more), "ada", key)
     reply = harness.tell(given).reply
     assert isinstance(reply, Accepted), reply
     assert reply.workload is not None
@@ -86,18 +86,18 @@ def test_pairs_wait_only_for_each_other(harness: EngineHarness) -> None:
 
 def test_a_workload_is_submitted_completely_or_not_at_all(harness: EngineHarness) -> None:
     too_large = WorkloadTask("large", spec(1), ({"gpus": 1}, {"gpus": 64}))
-    given = inputs.SubmitWorkload(WorkloadSpec((*THREE, too_large)), "ada")
+    given = job_inputs.SubmitWorkload(WorkloadSpec((*THREE, too_large)), "ada")
     refused = harness.refuse(given)
     assert refused.where == "tasks.large.gpus"
     assert harness.state.jobs == {}
-    harness.tell(inputs.SetQuota("user", "ada", Quota(hard=Limits(queued=6)), "root"))
+    harness.tell(policy_inputs.SetQuota("user", "ada", Quota(hard=Limits(queued=6)), "root"))
     submit(harness, *THREE)
-    assert "queued" in harness.refuse(inputs.SubmitWorkload(WorkloadSpec(THREE), "ada")).message
+    assert "queued" in harness.refuse(job_inputs.SubmitWorkload(WorkloadSpec(THREE), "ada")).message
 
 
 def test_the_quota_of_waiting_jobs_counts_all_tasks(harness: EngineHarness) -> None:
-    harness.tell(inputs.SetQuota("user", "ada", Quota(hard=Limits(queued=4)), "root"))
-    assert harness.refuse(inputs.SubmitWorkload(WorkloadSpec(THREE), "ada")).code == "over_quota"
+    harness.tell(policy_inputs.SetQuota("user", "ada", Quota(hard=Limits(queued=4)), "root"))
+    assert harness.refuse(job_inputs.SubmitWorkload(WorkloadSpec(THREE), "ada")).code == "over_quota"
     submit(harness, *THREE[1:])
 
 
@@ -119,13 +119,15 @@ def test_the_same_key_submits_once(harness: EngineHarness) -> None:
     ],
 )
 def test_a_wrong_task_is_refused(harness: EngineHarness, task: WorkloadTask, where: str, words: str) -> None:
-    refused = harness.refuse(inputs.SubmitWorkload(WorkloadSpec((WorkloadTask("a", spec(1)), task)), "ada"))
+    refused = harness.refuse(
+        job_inputs.SubmitWorkload(WorkloadSpec((WorkloadTask("a", spec(1)), task)), "ada")
+    )
     assert (refused.where, words in refused.message) == (where, True), refused
 
 
 def test_a_cycle_is_refused(harness: EngineHarness) -> None:
     tasks = WorkloadTask("a", spec(1), after=after("b")), WorkloadTask("b", spec(1), after=after("a"))
-    refused = harness.refuse(inputs.SubmitWorkload(WorkloadSpec(tasks), "ada"))
+    refused = harness.refuse(job_inputs.SubmitWorkload(WorkloadSpec(tasks), "ada"))
     assert refused.message == "depend on each other in a cycle: a, b"
 
 
@@ -145,7 +147,7 @@ def test_limits_of_the_task_and_of_the_workload_hold_together(harness: EngineHar
 
 def test_a_held_job_gives_its_slot_of_the_workload_to_the_next(harness: EngineHarness) -> None:
     submit(harness, WorkloadTask("one", spec(1), sweep(3)), max_parallel=1)
-    harness.tell(inputs.Hold(1, "ada"))
+    harness.tell(job_inputs.Hold(1, "ada"))
     assert run(harness) == ["1_1"]
     assert harness.restarted().state.workloads.by_id[1].ended == 1
 
@@ -171,7 +173,7 @@ def test_retry_replaces_failed_jobs_and_those_that_never_ran(harness: EngineHarn
     assert run(harness) == ["6"]
     names = {job.task: job for job in harness.state.jobs.values()}
     assert (names["report"].state, names["report"].reason) == (JobState.CANCELLED, Reason.DEPENDENCY)
-    reply = harness.tell(inputs.RetryWorkload(workload.id, "ada")).reply
+    reply = harness.tell(job_inputs.RetryWorkload(workload.id, "ada")).reply
     assert isinstance(reply, Accepted)
     assert reply.jobs == (7, 8)
     assert counts(workload) == {
@@ -186,7 +188,7 @@ def test_retry_replaces_failed_jobs_and_those_that_never_ran(harness: EngineHarn
     assert run(harness) == ["8"]
     assert workload.ended == workload.total == 6
     assert harness.restarted().state.workloads.by_id == harness.state.workloads.by_id
-    refused = harness.refuse(inputs.RetryWorkload(workload.id, "ada"))
+    refused = harness.refuse(job_inputs.RetryWorkload(workload.id, "ada"))
     assert refused.message == "no job of workload 1 has failed"
 
 
@@ -200,7 +202,7 @@ def test_retry_keeps_dependencies_on_jobs_that_still_run(harness: EngineHarness)
     harness.exit(1, 1)
     harness.exit(2)
     assert harness.job(4).state is JobState.CANCELLED
-    harness.tell(inputs.RetryWorkload(workload.id, "ada"))
+    harness.tell(job_inputs.RetryWorkload(workload.id, "ada"))
     assert [str(each) for each in harness.job(6).spec.after] == ["ok 1_2", "ok 5"]
     assert run(harness) == ["5_0"]
     assert run(harness) == []
@@ -210,12 +212,12 @@ def test_retry_keeps_dependencies_on_jobs_that_still_run(harness: EngineHarness)
 
 def test_retry_leaves_out_jobs_that_a_user_has_cancelled(harness: EngineHarness) -> None:
     workload = submit(harness, *THREE)
-    harness.tell(inputs.CancelWorkload(workload.id, "ada"))
+    harness.tell(job_inputs.CancelWorkload(workload.id, "ada"))
     assert {job.reason for job in harness.state.jobs.values()} == {Reason.USER}
     assert workload.ended == 5
-    harness.refuse(inputs.CancelWorkload(workload.id, "ada"))
-    assert "cancelled" in harness.refuse(inputs.RetryWorkload(workload.id, "ada")).hint
-    harness.tell(inputs.RetryWorkload(workload.id, "ada", cancelled=True))
+    harness.refuse(job_inputs.CancelWorkload(workload.id, "ada"))
+    assert "cancelled" in harness.refuse(job_inputs.RetryWorkload(workload.id, "ada")).hint
+    harness.tell(job_inputs.RetryWorkload(workload.id, "ada", cancelled=True))
     assert [run(harness) for _ in range(3)] == [["6"], ["7_0", "7_1", "7_2"], ["10"]]
 
 
@@ -223,7 +225,7 @@ def test_a_retry_respects_the_limit_of_the_workload(harness: EngineHarness) -> N
     workload = submit(harness, WorkloadTask("one", spec(1), sweep(4)), max_parallel=2)
     assert run(harness, 1, "1_0", "1_1") == ["1_0", "1_1"]
     harness.tick()
-    harness.tell(inputs.RetryWorkload(workload.id, "ada"))
+    harness.tell(job_inputs.RetryWorkload(workload.id, "ada"))
     assert harness.tick() == []
     assert run(harness) == []
     harness.start(3)
@@ -238,4 +240,4 @@ def test_old_workloads_are_dropped(harness: EngineHarness, monkeypatch: pytest.M
         run(harness)
     assert sorted(harness.state.workloads.by_id) == [2, 3]
     assert harness.state.workloads.dropped == {1}
-    harness.refuse(inputs.RetryWorkload(1, "ada"))
+    harness.refuse(job_inputs.RetryWorkload(1, "ada"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from controller.core.framework.interfaces import PreemptionGuards
-from controller.core.model import inputs
 from controller.core.model.decision.start_orders import start_frames
+from controller.core.model.inputs import agent_inputs, job_inputs
 from controller.core.state.job_and_node_rows import job_row, load_job
 from controller.plugins.preemption.by_priority import PriorityStrategy as ByPriority
 from tests.engine_harness import PIPELINE, EngineHarness, spec
@@ -63,7 +63,7 @@ def test_the_newest_checkpoint_of_a_gang_counts() -> None:
 def saved(harness: EngineHarness, job: int, found: Checkpoint, node: str = "a") -> None:
     """The agent reports a checkpoint of a running job."""
     status = AttemptStatus(job, harness.job(job).attempt, 100 + job, 1_000.0, checkpoint=found)
-    harness.tell(inputs.AgentReported(node, status))
+    harness.tell(agent_inputs.AgentReported(node, status))
 
 
 def test_preemption_counts_only_work_after_the_last_checkpoint() -> None:
@@ -77,7 +77,7 @@ def test_preemption_counts_only_work_after_the_last_checkpoint() -> None:
     saved(harness, job, Checkpoint("/shared/1/step-9", 10, harness.now - 900.0))
     assert harness.job(job).unsaved(harness.now) == 2.0
     assert harness.restarted().job(job).unsaved(harness.now) == 2.0
-    harness.tell(inputs.Preempt(job, "root"))
+    harness.tell(job_inputs.Preempt(job, "root"))
     harness.exit(job, None, signal=15, why="preempted")
     [ended] = harness.job(job).preemptions
     assert ended.gpu_hours == 2.0

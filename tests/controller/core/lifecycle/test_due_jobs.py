@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from controller.core.forecast.forecast import forecast, fork
-from controller.core.model import inputs
+from controller.core.model.inputs import job_inputs
 from controller.core.model.wait_state import WaitRules
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.job.start_conditions import Dependency, Until
@@ -50,7 +50,7 @@ def test_a_job_that_fits_only_relaxed_is_not_refused() -> None:
     assert harness.tick() == []
     assert forecast(fork(harness.engine), harness.now).starts[job].at == T0 + 60
     assert [start.job for start in harness.tick_at(T0 + 60)] == [job]
-    assert harness.refuse(inputs.Submit(spec(1, selector={"disk": "tape"}), "ada")).code == "never_fits"
+    assert harness.refuse(job_inputs.Submit(spec(1, selector={"disk": "tape"}), "ada")).code == "never_fits"
 
 
 def test_a_dropped_constraint_stays_dropped_after_a_restart() -> None:
@@ -77,7 +77,7 @@ def test_waiting_raises_the_priority_up_to_a_limit() -> None:
     assert seen == [55, 70, 75, 75]
     assert harness.why(low).sentence.endswith("its priority was raised from 40 to 75 for waiting")
     newer = harness.submit(spec(8, priority=60))
-    harness.tell(inputs.Cancel(1, "ada"))
+    harness.tell(job_inputs.Cancel(1, "ada"))
     harness.exit(1, None, signal=15)
     assert [start.job for start in harness.tick()] == [low]
     assert harness.job(newer).state is JobState.QUEUED

@@ -19,9 +19,9 @@ from controller.core.cluster.gpus.gpu_health import (
     after_fault,
 )
 from controller.core.engine import Engine
-from controller.core.model import inputs
 from controller.core.model.events.kinds import event_of
 from controller.core.model.events.nodes import GpuHealthRecorded
+from controller.core.model.inputs import agent_inputs, job_inputs, node_inputs
 from controller.core.state.job_and_node_rows import node_row, restore_state
 from controller.core.state.state import State
 from tests.engine_harness import PIPELINE, EngineHarness, spec
@@ -51,20 +51,22 @@ class OneNodeHarness(EngineHarness):
         self.join("n", gpus=4)
 
     def xid(self, gpu: int, code: int) -> None:
-        self.tell(inputs.GpuTroubled("n", f"GPU-n-{gpu}", TroubleKind.XID, xid=code))
+        self.tell(agent_inputs.GpuTroubled("n", f"GPU-n-{gpu}", TroubleKind.XID, xid=code))
 
     def trouble(self, gpu: int, kind: TroubleKind, why: str = "reported") -> None:
-        self.tell(inputs.GpuTroubled("n", f"GPU-n-{gpu}", kind, why))
+        self.tell(agent_inputs.GpuTroubled("n", f"GPU-n-{gpu}", kind, why))
 
     def checked(self, gpu: int, ok: bool = True) -> None:
         """The agent reports the check that is due."""
         self.now = max(self.now, self.condition(gpu).due)
-        self.tell(inputs.GpuChecked("n", f"GPU-n-{gpu}", ok, "" if ok else "still"))
+        self.tell(agent_inputs.GpuChecked("n", f"GPU-n-{gpu}", ok, "" if ok else "still"))
 
     def checked_occupied(self, gpu: int) -> None:
         """The check finds a process outside the queue on the GPU."""
         self.now = max(self.now, self.condition(gpu).due)
-        self.tell(inputs.GpuChecked("n", f"GPU-n-{gpu}", False, "GPU 1 is held by pid 8 (eve: sh)", True))
+        self.tell(
+            agent_inputs.GpuChecked("n", f"GPU-n-{gpu}", False, "GPU 1 is held by pid 8 (eve: sh)", True)
+        )
 
     def condition(self, gpu: int) -> GpuCondition:
         node = self.state.nodes.by_name["n"]
@@ -87,7 +89,7 @@ class OneNodeHarness(EngineHarness):
         self.tick()
         placed = [job for job in jobs if self.job(job).state is JobState.SCHEDULED]
         for job in jobs:
-            self.tell(inputs.Cancel(job, "ada"))
+            self.tell(job_inputs.Cancel(job, "ada"))
         for job in placed:
             self.exit(job, None, signal=15)
         return len(placed)
@@ -223,11 +225,11 @@ def test_a_process_outside_the_queue_is_no_fault_of_the_gpu() -> None:
 
 def test_a_gpu_is_checked_when_the_process_outside_the_queue_has_left() -> None:
     harness = OneNodeHarness()
-    harness.tell(inputs.OffQueueProcessSeen("n", "GPU-n-1", "eve", 7, "python"))
+    harness.tell(agent_inputs.OffQueueProcessSeen("n", "GPU-n-1", "eve", 7, "python"))
     harness.trouble(1, TroubleKind.UNCLEAN, "GPU 1 is held by pid 7 (eve: python)")
     harness.now += 5_000
     harness.checks_ordered()
-    harness.tell(inputs.OffQueueProcessGone("n", "GPU-n-1", "eve"))
+    harness.tell(agent_inputs.OffQueueProcessGone("n", "GPU-n-1", "eve"))
     assert harness.checks_ordered() == [("GPU-n-1", 0.0)]
     harness.checked(1)
     assert harness.free() == 4
@@ -340,20 +342,22 @@ def test_a_lesser_fault_does_not_replace_a_worse_one() -> None:
 
 def test_an_operator_cordons_and_resumes_one_gpu() -> None:
     harness = OneNodeHarness()
-    harness.tell(inputs.CordonGpu("n", 3, "root", "noisy"))
+    harness.tell(node_inputs.CordonGpu("n", 3, "root", "noisy"))
     assert harness.free() == 3
     harness.checked(3)
     harness.join("n", gpus=4, boot="b2")
     assert harness.condition(3).health is CORDONED, "only an operator puts it back"
     harness.checks_ordered()
-    assert harness.refuse(inputs.Resume("n", "root")).hint == "GPU 3 takes no jobs: corral nodes resume n:3"
-    harness.tell(inputs.ResumeGpu("n", 3, "root"))
+    assert (
+        harness.refuse(node_inputs.Resume("n", "root")).hint == "GPU 3 takes no jobs: corral nodes resume n:3"
+    )
+    harness.tell(node_inputs.ResumeGpu("n", 3, "root"))
     assert harness.checks_ordered() == [("GPU-n-3", 0)]
     harness.checked(3)
     assert harness.free() == 4
-    assert harness.refuse(inputs.ResumeGpu("n", 3, "root")).code == "conflict"
-    assert harness.refuse(inputs.CordonGpu("n", 9, "root")).code == "not_found"
-    assert harness.refuse(inputs.CordonGpu("m", 0, "root")).code == "not_found"
+    assert harness.refuse(node_inputs.ResumeGpu("n", 3, "root")).code == "conflict"
+    assert harness.refuse(node_inputs.CordonGpu("n", 9, "root")).code == "not_found"
+    assert harness.refuse(node_inputs.CordonGpu("m", 0, "root")).code == "not_found"
 
 
 def test_a_job_whose_gpu_is_held_by_another_process_is_queued_again() -> None:
@@ -364,7 +368,7 @@ def test_a_job_whose_gpu_is_held_by_another_process_is_queued_again() -> None:
     why = f"GPU {gpu} is held by pid 99 (mallory: python mine.py)"
     harness.trouble(gpu, TroubleKind.UNCLEAN, why)
     never = AttemptStatus(job, 1, ended_at=harness.now, why=f"gpu_held: {why}")
-    harness.tell(inputs.AgentReported("n", never))
+    harness.tell(agent_inputs.AgentReported("n", never))
     assert (harness.job(job).state, harness.job(job).reason) == (JobState.QUEUED, Reason.GPU_HELD)
     assert harness.job(job).detail == f"queued again: {why}"
     harness.tick()
@@ -386,10 +390,10 @@ def test_a_job_that_its_host_could_not_start_is_queued_again(nodes: int) -> None
     before = harness.nodes_of(job)
     why = "the order cannot be written to the spool: No space left on device"
     never = AttemptStatus(job, 1, ended_at=harness.now, why=f"node_unfit: {why}")
-    harness.tell(inputs.AgentReported(before[0], never))
+    harness.tell(agent_inputs.AgentReported(before[0], never))
     if nodes > 1:
         stopped = AttemptStatus(job, 1, ended_at=harness.now, why="member_failed")
-        harness.tell(inputs.AgentReported(before[1], stopped))
+        harness.tell(agent_inputs.AgentReported(before[1], stopped))
     unfit = harness.state.nodes.by_name[before[0]]
     assert (unfit.up, unfit.why) == (False, f"it cannot run jobs: {why}")
     assert (harness.job(job).state, harness.job(job).reason) == (JobState.QUEUED, Reason.NODE_UNFIT)
@@ -419,8 +423,10 @@ def test_a_cancelled_job_is_not_queued_again() -> None:
     harness = OneNodeHarness()
     job = harness.submit(spec(gpus=1))
     harness.tick()
-    harness.tell(inputs.Cancel(job, "ada"))
-    harness.tell(inputs.AgentReported("n", AttemptStatus(job, 1, ended_at=harness.now, why="gpu_held: x")))
+    harness.tell(job_inputs.Cancel(job, "ada"))
+    harness.tell(
+        agent_inputs.AgentReported("n", AttemptStatus(job, 1, ended_at=harness.now, why="gpu_held: x"))
+    )
     assert harness.job(job).state is JobState.CANCELLED
 
 
@@ -429,7 +435,7 @@ def test_check_orders_are_sent_again_after_a_lost_link() -> None:
     harness.xid(0, 48)
     harness.checks_ordered()
     harness.now += 4
-    harness.tell(inputs.LinkWentDown("n", "cut"))
+    harness.tell(agent_inputs.LinkWentDown("n", "cut"))
     harness.join("n", gpus=4)
     assert harness.checks_ordered() == [("GPU-n-0", 6)]
 
@@ -494,7 +500,7 @@ class ResettingHarness(OneNodeHarness):
         return found
 
     def was_reset(self, gpu: int, ok: bool = True, why: str = "") -> None:
-        self.tell(inputs.GpuWasReset("n", f"GPU-n-{gpu}", ok, why))
+        self.tell(agent_inputs.GpuWasReset("n", f"GPU-n-{gpu}", ok, why))
 
 
 def test_a_free_gpu_is_reset_passes_its_checks_and_returns() -> None:

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from controller.core.lifecycle.idle_gpus import IdleAction, IdlePolicy
-from controller.core.model import inputs
 from controller.core.model.events.attempts import IdleEnded, IdleNoted
+from controller.core.model.inputs import agent_inputs, job_inputs, node_inputs
+from controller.core.model.inputs.input import Requester
 from controller.core.state.job_and_node_rows import job_row, load_job
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.agent.orders import Note, Stop
@@ -30,7 +31,7 @@ def idle_job(reclaim: IdleAction = IdleAction.FLAG, **more: object) -> tuple[Eng
 
 
 def tell_idle(harness: EngineHarness, job: int, attempt: int = 1) -> None:
-    harness.tell(inputs.GpusIdle(job, attempt, 1_000.0 + 1_200.0))
+    harness.tell(agent_inputs.GpusIdle(job, attempt, 1_000.0 + 1_200.0))
 
 
 def test_an_idle_job_is_flagged_and_warned_once() -> None:
@@ -65,8 +66,8 @@ def test_an_idle_job_whose_node_is_lost_while_it_stops_ends_as_configured(
     if loss == "reboot":
         harness.join("a", boot="b2")
     else:
-        harness.tell(inputs.LinkWentDown("a", "cable"))
-        lost = inputs.NodeSilent("a", 1e6) if loss == "lease" else inputs.DeclareLost("a", "root")
+        harness.tell(agent_inputs.LinkWentDown("a", "cable"))
+        lost = agent_inputs.NodeSilent("a", 1e6) if loss == "lease" else node_inputs.DeclareLost("a", "root")
         harness.tell(lost)
     assert (harness.job(job).state, harness.job(job).reason) == (state, reason)
     assert harness.job(job).wait.restarts == 0
@@ -74,9 +75,9 @@ def test_an_idle_job_whose_node_is_lost_while_it_stops_ends_as_configured(
 
 def test_a_kept_job_is_neither_flagged_nor_ended_until_its_time() -> None:
     harness, job = idle_job(IdleAction.CANCEL)
-    ada = inputs.Requester("ada")
+    ada = Requester("ada")
     assert harness.job(job).idle_until is not None
-    harness.tell(inputs.KeepIdle(job, "ada", 7_200.0, "reads plots", ada))
+    harness.tell(job_inputs.KeepIdle(job, "ada", 7_200.0, "reads plots", ada))
     assert (harness.job(job).idle_since, harness.job(job).reason) == (None, Reason.NONE)
     assert harness.why(job).sentence == "running on a; its GPUs may be idle for 2h00m: reads plots"
     kept = load_job(job_row(harness.job(job), with_spec=True))
@@ -93,16 +94,16 @@ def test_a_kept_job_is_neither_flagged_nor_ended_until_its_time() -> None:
 
 def test_owners_keep_idle_gpus_only_for_a_limited_time() -> None:
     harness, job = idle_job()
-    too_long = inputs.KeepIdle(job, "ada", 43_201.0, "", inputs.Requester("ada"))
+    too_long = job_inputs.KeepIdle(job, "ada", 43_201.0, "", Requester("ada"))
     refusal = harness.refuse(too_long)
     assert (refusal.code, refusal.message) == (
         "not_allowed",
         "owners may keep idle GPUs for at most 12h00m",
     )
-    harness.tell(replace(too_long, asker=inputs.Requester("root", operator=True)))
+    harness.tell(replace(too_long, asker=Requester("root", operator=True)))
     assert harness.job(job).kept_until == harness.now + 43_201.0
     waiting = harness.submit(spec(2, hold=True))
-    assert harness.refuse(inputs.KeepIdle(waiting, "ada", 60.0, "")).message == (
+    assert harness.refuse(job_inputs.KeepIdle(waiting, "ada", 60.0, "")).message == (
         f"job {waiting} is QUEUED; only running jobs can be kept"
     )
 
@@ -111,7 +112,7 @@ def test_the_idle_time_stops_when_the_node_is_away() -> None:
     """The idle time starts at zero, with the whole grace, when readings arrive again."""
     harness, job = idle_job(IdleAction.REQUEUE)
     harness.now += 500.0
-    harness.tell(inputs.LinkWentDown("a", "cable"))
+    harness.tell(agent_inputs.LinkWentDown("a", "cable"))
     assert (harness.job(job).idle_since, harness.job(job).idle_until) == (None, None)
     assert harness.job(job).reason is Reason.NONE
     harness.now += 500.0
@@ -124,7 +125,7 @@ def test_the_idle_time_stops_when_the_node_is_away() -> None:
 def test_a_job_that_works_again_loses_its_flag() -> None:
     harness, job = idle_job(IdleAction.CANCEL)
     harness.now += 300.0
-    harness.tell(inputs.GpusBusy(job, 1))
+    harness.tell(agent_inputs.GpusBusy(job, 1))
     assert isinstance(harness.events[-1], IdleEnded)
     assert (harness.job(job).idle_since, harness.job(job).reason) == (None, Reason.NONE)
     harness.now += 600.0
@@ -173,6 +174,6 @@ def test_a_reading_of_an_old_attempt_changes_nothing() -> None:
     harness, job = idle_job()
     before = len(harness.events)
     tell_idle(harness, job, attempt=2)
-    harness.tell(inputs.GpusBusy(job, 2))
+    harness.tell(agent_inputs.GpusBusy(job, 2))
     tell_idle(harness, 99)
     assert len(harness.events) == before

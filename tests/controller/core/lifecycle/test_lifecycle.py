@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from controller.core.forecast.forecast import forecast, fork
-from controller.core.model import inputs
+from controller.core.model.inputs import agent_inputs, job_inputs
+from controller.core.model.inputs.input import JobCommand
 from controller.core.model.job import NEVER
 from controller.core.model.wait_state import Wait
 from tests.engine_harness import EngineHarness, spec
@@ -54,13 +55,13 @@ def test_a_begin_time_in_the_past_does_not_wait(harness: EngineHarness) -> None:
 def test_a_held_job_whose_time_comes_is_still_held(harness: EngineHarness) -> None:
     job = harness.submit(spec(1, begin_at=T0 + 60, hold=True))
     assert harness.tick_at(T0 + 60) == []
-    harness.tell(inputs.Release(job, "ada"))
+    harness.tell(job_inputs.Release(job, "ada"))
     assert [start.job for start in harness.tick()] == [job]
 
 
 def test_a_job_released_before_its_time_goes_on_waiting(harness: EngineHarness) -> None:
     job = harness.submit(spec(1, begin_at=T0 + 60, hold=True))
-    harness.tell(inputs.Release(job, "ada"))
+    harness.tell(job_inputs.Release(job, "ada"))
     assert harness.tick() == []
     assert [start.job for start in harness.tick_at(T0 + 60)] == [job]
 
@@ -132,7 +133,7 @@ def test_a_success_that_raced_the_deadline_is_a_success(harness: EngineHarness) 
 def test_a_deadline_that_cannot_be_met_is_refused(
     harness: EngineHarness, asked: dict[str, float], message: str
 ) -> None:
-    refusal = harness.refuse(inputs.Submit(spec(1, **asked), "ada"))
+    refusal = harness.refuse(job_inputs.Submit(spec(1, **asked), "ada"))
     assert (refusal.where, refusal.message) == ("deadline_at", message)
 
 
@@ -154,7 +155,7 @@ def test_start_within_counts_from_when_the_job_was_ready(harness: EngineHarness)
     job = harness.submit(spec(8, start_within_s=100, begin_at=T0 + 50, hold=True))
     harness.tick_at(T0 + 50)
     harness.now = T0 + 70
-    harness.tell(inputs.Release(job, "ada"))
+    harness.tell(job_inputs.Release(job, "ada"))
     harness.tick_at(T0 + 169)
     assert harness.job(job).state is JobState.QUEUED
     harness.tick_at(T0 + 170)
@@ -214,9 +215,9 @@ def test_a_healthy_attempt_resets_the_restart_delay(harness: EngineHarness) -> N
     assert outcome(harness, job) == (JobState.FAILED, Reason.EXIT_NONZERO), "the limit is not reset"
 
 
-@pytest.mark.parametrize(("command", "why"), [(inputs.Requeue, ""), (inputs.Preempt, "preempted")])
+@pytest.mark.parametrize(("command", "why"), [(job_inputs.Requeue, ""), (job_inputs.Preempt, "preempted")])
 def test_a_healthy_attempt_that_is_requeued_resets_the_restart_delay(
-    harness: EngineHarness, command: type[inputs.JobCommand], why: str
+    harness: EngineHarness, command: type[JobCommand], why: str
 ) -> None:
     job = harness.submit(spec(1, restart=Restart(ON_FAILURE, limit=9, delay_s=10)))
     assert [crash(harness, job, 1) for _ in range(3)] == [10, 20, 40]
@@ -269,7 +270,7 @@ def test_a_cancelled_job_stays_cancelled(harness: EngineHarness) -> None:
     job = harness.submit(spec(1, restart=Restart(ALWAYS)))
     harness.tick()
     harness.start(job)
-    harness.tell(inputs.Cancel(job, "ada"))
+    harness.tell(job_inputs.Cancel(job, "ada"))
     harness.exit(job, None, signal=15, why="cancelled")
     assert harness.job(job).state is JobState.CANCELLED
 
@@ -277,7 +278,7 @@ def test_a_cancelled_job_stays_cancelled(harness: EngineHarness) -> None:
 def test_a_job_that_waits_to_start_again_can_be_cancelled(harness: EngineHarness) -> None:
     job = harness.submit(spec(1, restart=Restart(ALWAYS)))
     run(harness, job)
-    harness.tell(inputs.Cancel(job, "ada"))
+    harness.tell(job_inputs.Cancel(job, "ada"))
     assert harness.job(job).state is JobState.CANCELLED
     assert harness.engine.due_jobs.next_at == NEVER
 
@@ -326,7 +327,7 @@ def test_report_of_an_old_attempt_does_not_change_the_new_one(harness: EngineHar
     job = harness.submit(spec(1, restart=Restart(ON_FAILURE, delay_s=0)))
     run(harness, job, code=1)
     harness.tick()
-    harness.tell(inputs.AgentReported("a", AttemptStatus(job, 1, 7, 1.0, 2.0, code=0)))
+    harness.tell(agent_inputs.AgentReported("a", AttemptStatus(job, 1, 7, 1.0, 2.0, code=0)))
     assert (harness.job(job).state, harness.job(job).attempt) == (JobState.SCHEDULED, 2)
 
 

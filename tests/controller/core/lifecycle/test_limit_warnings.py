@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from controller.core.forecast.forecast import forecast, fork
-from controller.core.model import inputs
 from controller.core.model.events.attempts import EndWarned
+from controller.core.model.inputs import job_inputs
 from controller.core.model.job import NEVER
 from controller.core.model.time_limits import TimeLimitRules
 from tests.engine_harness import PIPELINE, EngineHarness, spec
@@ -76,7 +76,7 @@ def test_warning_is_an_event_a_note_on_each_node_and_a_sentence() -> None:
 def test_extended_job_is_warned_again_before_its_new_end() -> None:
     harness = running(HOUR)
     harness.tick_at(NOW + HOUR - 360)
-    harness.tell(inputs.Edit(1, "root", {"time_limit_s": 3 * HOUR}))
+    harness.tell(job_inputs.Edit(1, "root", {"time_limit_s": 3 * HOUR}))
     assert "ends it in" not in harness.why(1).sentence
     assert harness.engine.next_at == NOW + 3 * HOUR - 600
     harness.tick_at(NOW + 3 * HOUR - 600)
@@ -84,7 +84,7 @@ def test_extended_job_is_warned_again_before_its_new_end() -> None:
 
 
 def test_ended_and_stopped_jobs_are_not_warned() -> None:
-    for end in (lambda harness: harness.exit(1), lambda harness: harness.tell(inputs.Cancel(1, "ada"))):
+    for end in (lambda harness: harness.exit(1), lambda harness: harness.tell(job_inputs.Cancel(1, "ada"))):
         harness = running(HOUR)
         end(harness)
         assert harness.engine.limit_warnings.next_at == NEVER
@@ -95,7 +95,7 @@ def test_ended_and_stopped_jobs_are_not_warned() -> None:
 def test_next_attempt_is_warned_too() -> None:
     harness = running(HOUR)
     harness.tick_at(NOW + HOUR - 360)
-    harness.tell(inputs.Requeue(1, "ada"))
+    harness.tell(job_inputs.Requeue(1, "ada"))
     harness.exit(1, None, signal=15, why="requeued")
     harness.tick()
     harness.start(1)

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from controller.core.lifecycle.node_loss import NodeLossPolicy
-from controller.core.model import inputs
 from controller.core.model.decision.decision import Accepted, Refusal
+from controller.core.model.inputs import agent_inputs, job_inputs, node_inputs
+from controller.core.model.inputs.input import Input
 from tests.engine_harness import PIPELINE, EngineHarness, facts, spec
 from wire.agent.orders import Settle, Start
 from wire.agent.reports import AttemptStatus, Hello
@@ -18,7 +19,7 @@ from wire.names import JobState, NodeState, Reason
 
 WAIT, REQUEUE, MANUAL = OnNodeLost.WAIT, OnNodeLost.REQUEUE, OnNodeLost.MANUAL
 LOSSES = NodeLossPolicy(WAIT, lease_s=100.0, margin_s=20.0, down_after_s=60.0)
-NO_EXECUTE = inputs.MarkNode("a", "root", {}, {"broken:NoExecute": ""})
+NO_EXECUTE = node_inputs.MarkNode("a", "root", {}, {"broken:NoExecute": ""})
 SAFE_S = 100 + 10 + 20
 """Lease, the default grace, margin."""
 
@@ -35,18 +36,18 @@ def running(harness: EngineHarness, **more: Any) -> int:
     job = harness.submit(spec(gpus=8, **{"grace_s": 10.0, **more}))
     harness.tick()
     for node in harness.job(job).members:
-        harness.tell(inputs.AgentReported(node, AttemptStatus(job, 1, 7, harness.now)))
+        harness.tell(agent_inputs.AgentReported(node, AttemptStatus(job, 1, 7, harness.now)))
     assert "a" in harness.job(job).members
     return job
 
 
 def lose(harness: EngineHarness, *names: str) -> None:
     for name in names:
-        harness.tell(inputs.LinkWentDown(name, "cable"))
+        harness.tell(agent_inputs.LinkWentDown(name, "cable"))
 
 
 def silent(harness: EngineHarness, name: str, for_s: float) -> None:
-    harness.tell(inputs.NodeSilent(name, for_s))
+    harness.tell(agent_inputs.NodeSilent(name, for_s))
     harness.tick()
 
 
@@ -150,12 +151,12 @@ def test_a_gang_waits_until_its_last_member_is_over() -> None:
     job = harness.submit(spec(gpus=16, nodes=2, on_node_lost=REQUEUE))
     harness.tick()
     for node in ("a", "b"):
-        harness.tell(inputs.AgentReported(node, AttemptStatus(job, 1, 7, harness.now)))
+        harness.tell(agent_inputs.AgentReported(node, AttemptStatus(job, 1, 7, harness.now)))
     lose(harness, "a")
     silent(harness, "a", SAFE_S)
     assert (harness.job(job).state, harness.job(job).stopping) == (JobState.RUNNING, Reason.MEMBER_FAILED)
     over = AttemptStatus(job, 1, 7, 1.0, harness.now, signal=15, why="member_failed")
-    harness.tell(inputs.AgentReported("b", over))
+    harness.tell(agent_inputs.AgentReported("b", over))
     harness.tick()
     assert (harness.job(job).state, harness.job(job).attempt) == (JobState.SCHEDULED, 2)
     assert "a" not in harness.job(job).members
@@ -168,26 +169,26 @@ def test_a_gang_waits_until_its_last_member_is_over() -> None:
 def test_operator_declares_a_node_lost(policy: OnNodeLost, state: JobState, attempt: int) -> None:
     harness = cluster("a", "b")
     job = running(harness, on_node_lost=policy)
-    refused = harness.tell(inputs.DeclareLost("a", "root")).reply
+    refused = harness.tell(node_inputs.DeclareLost("a", "root")).reply
     assert isinstance(refused, Refusal)
     assert "node a is up" in refused.message
     lose(harness, "a")
-    busy = harness.tell(inputs.RemoveNode("a", "root")).reply
+    busy = harness.tell(node_inputs.RemoveNode("a", "root")).reply
     assert isinstance(busy, Refusal)
     assert "first run 'corral nodes lost a'" in busy.hint
-    assert isinstance(harness.tell(inputs.DeclareLost("a", "root")).reply, Accepted)
+    assert isinstance(harness.tell(node_inputs.DeclareLost("a", "root")).reply, Accepted)
     harness.tick()
     assert (harness.job(job).state, harness.job(job).attempt) == (state, attempt)
     assert state_of(harness, "a") is NodeState.DOWN
     assert harness.state.nodes.by_name["a"].why == "declared lost by root"
-    assert isinstance(harness.tell(inputs.RemoveNode("a", "root")).reply, Accepted)
+    assert isinstance(harness.tell(node_inputs.RemoveNode("a", "root")).reply, Accepted)
 
 
 def test_a_restart_policy_applies_when_the_loss_policy_is_wait() -> None:
     harness = cluster("a", "b")
     job = running(harness, on_node_lost=WAIT, restart=Restart(RestartWhen.ON_FAILURE, delay_s=0.0))
     lose(harness, "a")
-    harness.tell(inputs.DeclareLost("a", "root"))
+    harness.tell(node_inputs.DeclareLost("a", "root"))
     harness.tick()
     assert harness.job(job).attempt == 2
 
@@ -196,7 +197,7 @@ def test_a_cancelled_job_on_a_lost_node_is_not_requeued() -> None:
     harness = cluster("a", "b")
     job = running(harness, on_node_lost=REQUEUE)
     lose(harness, "a")
-    harness.tell(inputs.Cancel(job, "ada"))
+    harness.tell(job_inputs.Cancel(job, "ada"))
     silent(harness, "a", SAFE_S)
     assert harness.job(job).state is JobState.CANCELLED
 
@@ -214,17 +215,17 @@ def test_a_reboot_counts_as_a_loss() -> None:
 
 LOST = {
     "reboot": lambda harness: harness.join("a", boot="b2"),
-    "lease": lambda harness: silent_now(harness, inputs.NodeSilent("a", 1e6)),
-    "declared lost": lambda harness: silent_now(harness, inputs.DeclareLost("a", "root")),
+    "lease": lambda harness: silent_now(harness, agent_inputs.NodeSilent("a", 1e6)),
+    "declared lost": lambda harness: silent_now(harness, node_inputs.DeclareLost("a", "root")),
     "supervisor lost": lambda harness: harness.exit(1, None, why="supervisor_lost: killed"),
 }
 EVICTING = {
-    "preempted": lambda harness, job: harness.tell(inputs.Preempt(job, "root")),
+    "preempted": lambda harness, job: harness.tell(job_inputs.Preempt(job, "root")),
     "evicted": lambda harness, _: harness.tell(NO_EXECUTE),
 }
 
 
-def silent_now(harness: EngineHarness, given: inputs.Input) -> None:
+def silent_now(harness: EngineHarness, given: Input) -> None:
     lose(harness, "a")
     harness.tell(given)
 
@@ -269,7 +270,7 @@ def test_job_on_a_node_without_leases_is_never_lost_by_silence() -> None:
     """Nothing on such a node ends the job when its lease is over, so the job may still run."""
     harness = cluster()
     hello = Hello("a", "0", "b1", "i", replace(facts("a"), leases=False))
-    harness.tell(inputs.AgentSaidHello("a", hello))
+    harness.tell(agent_inputs.AgentSaidHello("a", hello))
     job = running(harness, on_node_lost=REQUEUE)
     lose(harness, "a")
     silent(harness, "a", 1e6)

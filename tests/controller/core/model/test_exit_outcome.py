@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.core.model import inputs
+from controller.core.model.inputs import agent_inputs
 from tests.engine_harness import EngineHarness, spec
 from wire.agent.reports import AttemptStatus
 from wire.names import JobState, Reason
@@ -45,7 +45,7 @@ def test_exit_reported_without_a_start_ends_the_job(nodes: int) -> None:
     job = harness.submit(spec(nodes, nodes=nodes))
     harness.tick()
     for node in harness.nodes_of(job):
-        harness.tell(inputs.AgentReported(node, AttemptStatus(job, 1, ended_at=harness.now, code=0)))
+        harness.tell(agent_inputs.AgentReported(node, AttemptStatus(job, 1, ended_at=harness.now, code=0)))
     ended = harness.job(job)
     assert (ended.state, ended.code) == (JobState.COMPLETED, 0)
     assert ended.started_at is not None

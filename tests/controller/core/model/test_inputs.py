@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from importlib import import_module
+from pkgutil import iter_modules
 
 from controller.core.model import inputs
 from controller.core.model.events.attempts import (
@@ -14,14 +16,19 @@ from controller.core.model.events.attempts import (
 )
 from controller.core.model.events.kinds import KINDS
 from controller.core.model.events.nodes import NodeJoined
-from controller.core.model.inputs import Input
+from controller.core.model.inputs.controller_inputs import Tick
+from controller.core.model.inputs.input import Input
+from controller.core.model.inputs.job_inputs import Cancel
 from controller.sim.replay.input_traces import FOLLOW, WAYS, traced
 from tests.engine_harness import EngineHarness
 
 
 def test_every_input_can_be_replayed() -> None:
     """The engine handles each input, and input_traces.py says how the journal shows it."""
-    known = {each for each in vars(inputs).values() if isinstance(each, type) and issubclass(each, Input)}
+    modules = [import_module(f"{inputs.__name__}.{each.name}") for each in iter_modules(inputs.__path__)]
+    named = [each for module in modules for each in vars(module).values() if isinstance(each, type)]
+    known = {each for each in named if issubclass(each, Input)}
+    assert {Cancel, Tick} <= known
     bases = {base for each in known for base in each.__mro__[1:]}
     assert {*WAYS} == known - bases
     assert {*EngineHarness().engine._handlers} == known - bases

@@ -6,8 +6,8 @@ from collections import deque
 from dataclasses import replace
 
 from controller.core.forecast.forecast import forecast, fork
-from controller.core.model import inputs
 from controller.core.model.events.queued import StartEstimated
+from controller.core.model.inputs import controller_inputs, job_inputs
 from controller.core.model.start_estimates import (
     LATEST,
     LIKELY,
@@ -33,7 +33,7 @@ def busy(limit_h: float = 4) -> tuple[EngineHarness, int, int]:
 
 
 def note(harness: EngineHarness, job: int, kind: str, hours: float) -> None:
-    harness.tell(inputs.NoteStart(job, kind, harness.now + hours * HOUR))
+    harness.tell(controller_inputs.NoteStart(job, kind, harness.now + hours * HOUR))
 
 
 def test_reservation_of_the_first_job_is_recorded_once_and_scored_at_its_start() -> None:
@@ -83,7 +83,7 @@ def test_next_attempt_gets_new_estimates() -> None:
     harness.exit(running)
     harness.tick()
     harness.start(waiting)
-    harness.tell(inputs.Preempt(waiting, "root"))
+    harness.tell(job_inputs.Preempt(waiting, "root"))
     harness.exit(waiting, None, signal=15, why="preempted")
     assert harness.job(waiting).foreseen == ()
     harness.tick()

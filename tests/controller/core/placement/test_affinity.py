@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from controller.core.forecast.forecast import forecast, fork
-from controller.core.model import inputs
 from controller.core.model.events.attempts import JobRequeued, StopRequested
+from controller.core.model.inputs import agent_inputs, job_inputs, node_inputs
 from controller.core.pipeline.pipeline import Pipeline
 from tests.engine_harness import PIPELINE, EngineHarness, default_pipeline, spec
 from wire.job.placement.affinity import parse_preference, parse_taint, parse_term, parse_toleration
@@ -63,7 +63,7 @@ TABLE: list[tuple[str, dict[str, str], JobSpec, str | None]] = [
 def mark(harness: EngineHarness, node: str, *taints: str, take: bool = False, **labels: str | None) -> None:
     found = [parse_taint(text) for text in taints]
     changes = {f"{each.key}:{each.effect.value}": None if take else each.value for each in found}
-    harness.tell(inputs.MarkNode(node, "root", labels, changes))
+    harness.tell(node_inputs.MarkNode(node, "root", labels, changes))
 
 
 @pytest.mark.parametrize("pipeline", [PIPELINE, default_pipeline()], ids=["fit", "default"])
@@ -128,14 +128,14 @@ def test_an_evicted_job_that_succeeds_meanwhile_is_not_requeued() -> None:
 def test_an_evicted_job_that_is_cancelled_meanwhile_is_cancelled() -> None:
     harness, (job,) = running(spec(1))
     mark(harness, "a", "broken:NoExecute")
-    harness.tell(inputs.Cancel(job, "ada"))
+    harness.tell(job_inputs.Cancel(job, "ada"))
     harness.exit(job, None, signal=15, why="cancelled")
     assert harness.job(job).state is JobState.CANCELLED
 
 
 def test_eviction_stop_is_sent_again_when_the_node_returns() -> None:
     harness, (job,) = running(spec(1))
-    harness.tell(inputs.LinkWentDown("a", "cut"))
+    harness.tell(agent_inputs.LinkWentDown("a", "cut"))
     mark(harness, "a", "broken:NoExecute")
     harness.join("a")
     assert harness.stops() == [("a", job), ("a", job)]
@@ -150,7 +150,7 @@ def test_forecast_includes_the_restart_of_evicted_jobs() -> None:
 def test_a_configured_taint_bars_jobs_and_can_be_removed_live() -> None:
     harness = EngineHarness()
     harness.join("a")
-    harness.tell(inputs.AddNode("a", {}, taints=(parse_taint("gpu=big:NoSchedule"),)))
+    harness.tell(node_inputs.AddNode("a", {}, taints=(parse_taint("gpu=big:NoSchedule"),)))
     job = harness.submit(bears("other"))
     harness.tick()
     assert harness.job(job).state is JobState.QUEUED
@@ -164,7 +164,7 @@ def test_live_labels_override_the_configuration_and_survive_a_rejoin() -> None:
     node = harness.state.nodes.by_name["a"]
     mark(harness, "a", disk="nvme", rack=None, zone="east")
     assert node.effective_labels == {"disk": "nvme", "zone": "east"}
-    harness.tell(inputs.AddNode("a", {"zone": "west"}))
+    harness.tell(node_inputs.AddNode("a", {"zone": "west"}))
     assert node.effective_labels == {"disk": "nvme", "zone": "east"}
     mark(harness, "a", zone=None)
     assert node.effective_labels == {"disk": "nvme"}
@@ -184,7 +184,7 @@ def test_live_labels_override_the_configuration_and_survive_a_rejoin() -> None:
 def test_invalid_taint_or_label_is_refused(labels: Any, taints: Any, where: str) -> None:
     harness = EngineHarness()
     harness.join("a")
-    assert harness.refuse(inputs.MarkNode("a", "root", labels, taints)).where == where
+    assert harness.refuse(node_inputs.MarkNode("a", "root", labels, taints)).where == where
 
 
 def test_explain_counts_the_nodes_lost_by_each_filter() -> None:
@@ -220,7 +220,7 @@ def test_a_job_that_selects_an_engine_tolerates_the_taint_of_this_engine_alone()
     harness = EngineHarness(PIPELINE)
     for name, engine in (("a", "slurm"), ("b", "docker")):
         harness.join(name, labels={"engine": engine})
-        harness.tell(inputs.AddNode(name, taints=(parse_taint(f"engine={engine}:NoSchedule"),)))
+        harness.tell(node_inputs.AddNode(name, taints=(parse_taint(f"engine={engine}:NoSchedule"),)))
     job = harness.submit(spec(1, selector={"engine": "docker"}))
     other = harness.submit(spec(1))
     harness.tick()

@@ -10,9 +10,9 @@ import pytest
 from controller.config import Config, load_text
 from controller.core.cluster.dataset_reads import MOST_DATASETS, DatasetPolicy, DatasetReads
 from controller.core.engine import Engine
-from controller.core.model import inputs
 from controller.core.model.events.attempts import JobPlaced
 from controller.core.model.events.event import Event
+from controller.core.model.inputs import controller_inputs, node_inputs
 from controller.core.state.state import State
 from controller.registry import build_pipeline
 from controller.sim.cluster import nodes_of
@@ -70,12 +70,12 @@ def test_a_full_node_is_no_reason_to_wait() -> None:
 
 def test_other_scores_may_weigh_more() -> None:
     harness = harness_of()
-    harness.tell(inputs.MarkNode("b", "root", labels={"disk": "nvme"}))
+    harness.tell(node_inputs.MarkNode("b", "root", labels={"disk": "nvme"}))
     read(harness, "c", "imagenet")
     wish = (parse_preference("disk exists"),)
     assert place(harness, datasets=("imagenet",), preferences=wish) == "b"
     heavier = harness_of("[scheduler.scorers]\nthrift = 100\naffinity = 100\ndata = 500")
-    heavier.tell(inputs.MarkNode("b", "root", labels={"disk": "nvme"}))
+    heavier.tell(node_inputs.MarkNode("b", "root", labels={"disk": "nvme"}))
     read(heavier, "c", "imagenet")
     assert place(heavier, datasets=("imagenet",), preferences=wish) == "c"
 
@@ -140,7 +140,7 @@ def test_the_same_after_a_restart_and_after_a_new_configuration() -> None:
         after.join(name)
     assert place(after, datasets=("imagenet",)) == "c"
     new = build_pipeline(load_text("[datasets]\nnodes = 1", "scheduler.toml"))
-    harness.tell(inputs.ApplyConfig("digest", "root", new))
+    harness.tell(controller_inputs.ApplyConfig("digest", "root", new))
     assert harness.state.nodes.datasets.by_dataset == before.by_dataset
     assert harness.state.nodes.datasets.changed == before.changed
     read(harness, "a", "imagenet")

@@ -10,7 +10,7 @@ import pytest
 from controller.core.explain.filter_losses import filter_losses
 from controller.core.forecast.forecast import forecast, fork
 from controller.core.framework.interfaces import Backfill
-from controller.core.model.inputs import Submit
+from controller.core.model.inputs.job_inputs import Submit
 from controller.core.pipeline.pipeline import Pipeline
 from controller.plugins.backfill.kinds import Conservative, Easy
 from tests.engine_harness import PIPELINE, EngineHarness, default_pipeline, spec

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.core.model import inputs
+from controller.core.model.inputs import job_inputs
 from tests.engine_harness import EngineHarness, spec
 from wire.names import Reason
 
@@ -44,7 +44,7 @@ def test_waiting_reason_names_the_nodes_without_a_runtime() -> None:
 def test_a_cluster_without_a_runtime_refuses() -> None:
     harness = EngineHarness()
     harness.join("a1")
-    refusal = harness.refuse(inputs.Submit(spec(1, image=IMAGE), "ada"))
+    refusal = harness.refuse(job_inputs.Submit(spec(1, image=IMAGE), "ada"))
     assert refusal.code == "never_fits"
     assert "1 node: no container runtime" in refusal.message
 
@@ -84,5 +84,5 @@ def test_invalid_image_or_mount_is_refused() -> None:
         "mounts": {"mounts": ("/data",)},
         "mounts[1]": {"image": IMAGE, "mounts": ("/data", "data")},
     }.items():
-        refusal = harness.refuse(inputs.Submit(spec(1, **more), "ada"))
+        refusal = harness.refuse(job_inputs.Submit(spec(1, **more), "ada"))
         assert (refusal.code, refusal.where) == ("invalid", where)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from controller.core.framework.interfaces import Backfill, PreemptionGuards
-from controller.core.model import inputs
+from controller.core.model.inputs import job_inputs
 from controller.core.model.request import request_of
 from controller.plugins.backfill.kinds import Conservative, Easy
 from controller.plugins.preemption.by_priority import PriorityStrategy
@@ -66,7 +66,7 @@ def test_nodes_chosen_for_a_gang_of_one_gpu_model(
 
 
 def test_a_gang_of_one_model_that_no_cluster_has_is_refused_with_the_flag() -> None:
-    refusal = harness_of(H100, A100).refuse(inputs.Submit(pair(), "ada"))
+    refusal = harness_of(H100, A100).refuse(job_inputs.Submit(pair(), "ada"))
     assert "of one GPU model" in refusal.message
     assert "--mixed-models" in refusal.hint
 
@@ -102,7 +102,7 @@ def test_a_gang_of_one_model_that_no_cluster_has_is_refused_with_the_flag() -> N
 def test_a_request_for_more_gpus_than_exist_names_the_largest_job(
     asked: JobSpec, message: str, hint: str
 ) -> None:
-    refusal = harness_of(H100, A100, H100).refuse(inputs.Submit(asked, "ada"))
+    refusal = harness_of(H100, A100, H100).refuse(job_inputs.Submit(asked, "ada"))
     assert refusal.where == "gpus"
     assert message in refusal.message
     assert refusal.hint == hint

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from controller.core.model.allocation import Allocation
-from controller.core.model.inputs import Submit
+from controller.core.model.inputs.job_inputs import Submit
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.placement.placer import Placement
 from tests.engine_harness import PIPELINE, EngineHarness, default_pipeline, spec
@@ -158,7 +158,7 @@ def test_a_job_that_an_idle_cluster_cannot_hold_is_refused(asked: JobSpec, where
 
 
 def test_no_job_is_refused_as_too_large_while_a_configured_node_is_unseen() -> None:
-    from controller.core.model.inputs import AddNode
+    from controller.core.model.inputs.node_inputs import AddNode
 
     harness = EngineHarness()
     harness.join("a")

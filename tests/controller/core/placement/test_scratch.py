@@ -10,8 +10,8 @@ import pytest
 from controller.core.forecast.forecast import fork
 from controller.core.forecast.smallest_change import suggestions
 from controller.core.framework.interfaces import Backfill, PreemptionGuards
-from controller.core.model import inputs
 from controller.core.model.events.nominations import PreemptionPlanned
+from controller.core.model.inputs import job_inputs
 from controller.plugins.backfill.kinds import Conservative, Easy
 from controller.plugins.preemption.by_priority import PriorityStrategy
 from tests.engine_harness import PIPELINE, EngineHarness, spec
@@ -94,11 +94,11 @@ def test_waiting_reason_names_missing_scratch() -> None:
 
 def test_scratch_beyond_every_node_is_refused_at_submit() -> None:
     harness = harness_of()
-    refused = harness.refuse(inputs.Submit(wants(101), "ada"))
+    refused = harness.refuse(job_inputs.Submit(wants(101), "ada"))
     assert (refused.code, "101G of scratch" in refused.message) == ("never_fits", True)
     old = EngineHarness()
     old.join("old", scratch_gib=0)  # an agent that does not know of it
-    assert old.refuse(inputs.Submit(wants(1), "ada")).code == "never_fits"
+    assert old.refuse(job_inputs.Submit(wants(1), "ada")).code == "never_fits"
     old.submit(wants(0))
     assert len(old.tick()) == 1
 

@@ -13,8 +13,8 @@ from controller.core.fairshare.usage import FairshareConfig
 from controller.core.forecast.forecast import forecast, fork
 from controller.core.framework.circuit_breaker import CircuitBreaker
 from controller.core.framework.interfaces import Backfill, PreemptionGuards, Strategy
-from controller.core.model import inputs
 from controller.core.model.events.nominations import PreemptionPlanned
+from controller.core.model.inputs import job_inputs, policy_inputs
 from controller.core.quota.quota_config import QuotaConfig
 from controller.plugins.backfill.kinds import Conservative, Easy
 from controller.plugins.isolation import isolated
@@ -150,7 +150,7 @@ def test_a_preempted_job_does_not_preempt_in_return() -> None:
     assert len(plans(harness)) == 1
     assert harness.job(first[1]).reason is Reason.PREEMPTED
     harness.tell(
-        inputs.SetShare("v", 9.0, "root")
+        policy_inputs.SetShare("v", 9.0, "root")
     )  # seven of eight are fair now, and the four of speech are not
     harness.tick()
     assert plans(harness)[1:] == []  # with its four v would hold eight
@@ -297,7 +297,7 @@ def test_quota_reclaim_terminates(jobs: list[tuple[str, float]]) -> None:
     harness = lending(third=ProjectQuotaTable(gpus=2, borrow=BorrowTable(gpus=2)))
     for tenant, gpus in jobs:
         project, user = tenant.split("/")
-        harness.tell(inputs.Submit(spec(gpus, project=project), user))
+        harness.tell(job_inputs.Submit(spec(gpus, project=project), user))
         harness.tick()
     for _ in range(2 * len(jobs)):
         harness.now += 60.0

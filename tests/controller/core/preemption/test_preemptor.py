@@ -9,9 +9,9 @@ import pytest
 from controller.core.forecast.forecast import forecast, fork
 from controller.core.framework.interfaces import Backfill, PreemptionGuards
 from controller.core.invariants import find_violations
-from controller.core.model import inputs
 from controller.core.model.events.attempts import JobPlaced, JobPreempted
 from controller.core.model.events.nominations import PreemptionDropped, PreemptionPlanned
+from controller.core.model.inputs import agent_inputs, job_inputs
 from controller.core.preemption.fairshare_reclaim import pending_transfers
 from controller.core.quota.queue_rules import EXEMPT_QUOTA
 from controller.plugins.backfill.kinds import Conservative
@@ -136,7 +136,7 @@ def test_a_gang_gets_all_its_nodes_or_no_job_is_preempted() -> None:
     harness.submit(spec(24, nodes=3, priority=75))
     harness.tick()
     assert plans(harness) == []
-    harness.tell(inputs.Cancel(4, "ada"))
+    harness.tell(job_inputs.Cancel(4, "ada"))
     gang = harness.submit(spec(16, nodes=2, priority=75))
     harness.tick()
     assert plans(harness) == [(gang, [1, 2])]
@@ -279,7 +279,7 @@ def test_a_checkpoint_since_the_last_victim_search_reduces_the_loss() -> None:
     assert plans(harness) == []
     checkpoint = Checkpoint("/ck/9", at=harness.now)
     status = AttemptStatus(old, 1, 7, 1_000.0, checkpoint=checkpoint)
-    harness.tell(inputs.AgentReported("a", status))
+    harness.tell(agent_inputs.AgentReported("a", status))
     high = harness.submit(spec(8, priority=75))
     harness.tick()
     assert plans(harness) == [(high, [old])]
@@ -288,8 +288,8 @@ def test_a_checkpoint_since_the_last_victim_search_reduces_the_loss() -> None:
 def test_a_nomination_ends_with_its_node_and_its_gpu() -> None:
     for break_it in (
         lambda harness: harness.tell_drain("a"),
-        lambda harness: harness.tell(inputs.LinkWentDown("a", "cut")),
-        lambda harness: harness.tell(inputs.GpuReported("a", "GPU-a-3", GpuHealth.LOST, "xid")),
+        lambda harness: harness.tell(agent_inputs.LinkWentDown("a", "cut")),
+        lambda harness: harness.tell(agent_inputs.GpuReported("a", "GPU-a-3", GpuHealth.LOST, "xid")),
         lambda harness: harness.join("a", boot="b2", gpus=4, attempts=(AttemptStatus(1, 1, 7, 1.0),)),
     ):
         harness = harness_of("a")
@@ -304,7 +304,7 @@ def test_a_nomination_ends_with_its_node_and_its_gpu() -> None:
 
 
 def test_a_cancelled_nominee_frees_its_nomination() -> None:
-    for ask in (inputs.Cancel, inputs.Hold):
+    for ask in (job_inputs.Cancel, job_inputs.Hold):
         harness = harness_of("a")
         low = running(harness, spec(8, priority=25))
         high = harness.submit(spec(8, priority=75))
@@ -319,7 +319,7 @@ def test_cancelling_a_victim_ends_it_for_good() -> None:
     low = running(harness, spec(8, priority=25))
     high = harness.submit(spec(8, priority=75))
     harness.tick()
-    harness.tell(inputs.Cancel(low, "ada"))
+    harness.tell(job_inputs.Cancel(low, "ada"))
     harness.exit(low, None, signal=15, why="preempted")
     assert harness.job(low).state is JobState.CANCELLED
     assert [start.job for start in harness.tick()] == [high]
@@ -340,15 +340,15 @@ def test_an_operator_preempts_a_job_and_may_hold_it() -> None:
     harness = EngineHarness()
     harness.join("a")
     job = running(harness, spec(8))
-    harness.tell(inputs.Preempt(job, "root", hold=True))
-    assert harness.refuse(inputs.Preempt(job, "root")).code == "conflict"
+    harness.tell(job_inputs.Preempt(job, "root", hold=True))
+    assert harness.refuse(job_inputs.Preempt(job, "root")).code == "conflict"
     assert harness.job(job).reason is Reason.GRACE
     leave(harness, job)
     assert (harness.job(job).state, harness.job(job).held) == (JobState.QUEUED, True)
     assert harness.job(job).detail == "preempted by root"
-    assert harness.refuse(inputs.Preempt(job, "root")).code == "conflict"
-    assert harness.refuse(inputs.Preempt(99, "root")).code == "not_found"
-    harness.tell(inputs.Release(job, "root"))
+    assert harness.refuse(job_inputs.Preempt(job, "root")).code == "conflict"
+    assert harness.refuse(job_inputs.Preempt(99, "root")).code == "not_found"
+    harness.tell(job_inputs.Release(job, "root"))
     assert [start.attempt for start in harness.tick()] == [2]
 
 
@@ -413,7 +413,7 @@ def test_explain_names_the_preemptor_and_the_latest_start() -> None:
 def test_forecast_includes_preemptions() -> None:
     harness = harness_of("a")
     low = running(harness, spec(8, priority=25, time_limit_s=5 * HOUR), hours=1)
-    urgent = inputs.Submit(spec(8, priority=75, time_limit_s=HOUR), "bo")
+    urgent = job_inputs.Submit(spec(8, priority=75, time_limit_s=HOUR), "bo")
     ahead = forecast(fork(harness.engine), harness.now, [urgent])
     assert [(plan.job, plan.victims[0].job, plan.victims[0].gpu_hours) for plan in ahead.plans] == [
         (2, low, 8.0)
@@ -441,7 +441,7 @@ def test_the_preemptor_of_a_victim_is_recorded_although_the_victim_is_cancelled(
     low = running(harness, spec(8, priority=25))
     high = harness.submit(spec(8, priority=75))
     harness.tick()
-    harness.tell(inputs.Cancel(low, "ada"))
+    harness.tell(job_inputs.Cancel(low, "ada"))
     assert harness.restarted().job(low).yields_to == harness.job(low).yields_to == (high,)
 
 
@@ -476,11 +476,11 @@ def test_nodes_given_up_by_an_elastic_job_are_kept_for_the_preemptor_when_the_wh
 def test_restart_keeps_the_preemptor_of_each_node_that_an_elastic_job_leaves(cancelled: bool) -> None:
     harness, elastic, high = stretched(early=spec(8, nodes=2, priority=75, hold=True))
     gang = high - 1
-    harness.tell(inputs.Release(gang, "ada"))
+    harness.tell(job_inputs.Release(gang, "ada"))
     harness.tick()
     assert plans(harness) == [(high, [elastic]), (gang, [elastic])]
     if cancelled:
-        harness.tell(inputs.Cancel(high, "ada"))
+        harness.tell(job_inputs.Cancel(high, "ada"))
     left = {node.name: dict(node.leaving) for node in harness.state.nodes}
     assert left["b"] == {elastic: gang if cancelled else high}
     other = harness.restarted()

@@ -10,9 +10,9 @@ from controller.api.views.event_sentences import sentence
 from controller.core.explain.why_no_preemption import why_no_preemption
 from controller.core.framework.interfaces import PreemptionGuards
 from controller.core.invariants import find_violations
-from controller.core.model import inputs
 from controller.core.model.events.kinds import body_of, event_of, kind_of
 from controller.core.model.events.nominations import MovePlanned, MoveUndone, PreemptionPlanned
+from controller.core.model.inputs import node_inputs
 from controller.plugins.preemption.by_priority import PriorityStrategy
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.codec import encode
@@ -107,7 +107,7 @@ def test_a_moved_victim_waits_if_its_new_node_is_lost() -> None:
     harness, narrow, _ = three_nodes()
     harness.submit(spec(8, priority=75, time_limit_s=HOUR))
     harness.tick()
-    harness.tell(inputs.Drain("a", "ada"))
+    harness.tell(node_inputs.Drain("a", "ada"))
     harness.tick()
     [undone] = [event for event in harness.events if isinstance(event, MoveUndone)]
     assert undone.job == narrow

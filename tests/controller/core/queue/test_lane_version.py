@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from controller.core.model import inputs
-from controller.core.model.inputs import Input
+from controller.core.model.inputs import job_inputs
+from controller.core.model.inputs.input import Input
 from controller.core.queue.queue import Lane
 from tests.engine_harness import EngineHarness, spec
 from wire.job.start_conditions import Dependency, Until
 
 COMMANDS: dict[str, Input] = {
-    "time limit": inputs.Edit(3, "root", {"time_limit_s": 60.0}),
-    "priority": inputs.Edit(3, "root", {"priority": 80}),
-    "project": inputs.Edit(3, "root", {"project": "vision"}),
-    "hold": inputs.Hold(3, "root"),
-    "cancel": inputs.Cancel(3, "root"),
-    "inherited priority": inputs.Submit(spec(8, priority=90, after=(Dependency(Until.OK, "3"),)), "ada"),
+    "time limit": job_inputs.Edit(3, "root", {"time_limit_s": 60.0}),
+    "priority": job_inputs.Edit(3, "root", {"priority": 80}),
+    "project": job_inputs.Edit(3, "root", {"project": "vision"}),
+    "hold": job_inputs.Hold(3, "root"),
+    "cancel": job_inputs.Cancel(3, "root"),
+    "inherited priority": job_inputs.Submit(spec(8, priority=90, after=(Dependency(Until.OK, "3"),)), "ada"),
 }
 """Commands that change job 3, which waits in a lane with job 2."""
 

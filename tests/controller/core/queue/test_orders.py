@@ -9,9 +9,9 @@ import pytest
 from controller.core.fairshare.usage import FairshareConfig
 from controller.core.framework.interfaces import Backfill
 from controller.core.framework.order_chain import chain_orders
-from controller.core.model import inputs
 from controller.core.model.events.attempts import JobPlaced
 from controller.core.model.events.kinds import body_of, event_of, kind_of
+from controller.core.model.inputs import node_inputs, policy_inputs
 from controller.core.queue.order import Order
 from controller.core.quota.queue_rules import QueueRule
 from controller.core.quota.quota_config import QuotaConfig
@@ -57,7 +57,7 @@ def starts(harness: EngineHarness, rows: list[Row]) -> list[str]:
     """The users in the order in which their jobs start, each job an hour long."""
     now = harness.now + 1000 * HOUR
     names = {}
-    harness.tell(inputs.Drain("gpu01", "root", ""))
+    harness.tell(node_inputs.Drain("gpu01", "root", ""))
     for row in sorted(rows, key=lambda row: -row.hours):
         harness.now = now - row.hours * HOUR
         limit = None if row.limit_h is None else row.limit_h * HOUR
@@ -67,7 +67,7 @@ def starts(harness: EngineHarness, rows: list[Row]) -> list[str]:
         )
         names[harness.submit(asked, row.user)] = row.user
     harness.now = now
-    harness.tell(inputs.Resume("gpu01", "root"))
+    harness.tell(node_inputs.Resume("gpu01", "root"))
     seen = []
     while len(seen) < len(rows):
         placed = [start.job for start in harness.tick()]
@@ -202,7 +202,7 @@ def test_a_share_set_live_counts_from_the_next_decision() -> None:
     ada, bo = (harness.submit(spec(8, project=project), user) for user, project in
                (("ada", "vision"), ("bo", "speech")))  # fmt: skip
     assert harness.state.queue.ahead(ada, None) == 0
-    harness.tell(inputs.SetShare("speech", 4.0, "root"))
+    harness.tell(policy_inputs.SetShare("speech", 4.0, "root"))
     placed = [start.job for start in harness.tick()]
     assert placed == [bo]
 

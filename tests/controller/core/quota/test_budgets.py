@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from controller.core.forecast.forecast import forecast, fork
-from controller.core.model import inputs
 from controller.core.model.events.tenants import BudgetReached
+from controller.core.model.inputs import controller_inputs
 from controller.core.model.job import NEVER
 from controller.core.quota.budget_rules import Budget, BudgetAction, BudgetRules, Calendar
 from controller.core.quota.budgets import BudgetStanding
@@ -180,7 +180,7 @@ def test_a_new_configuration_keeps_the_use_and_its_prices() -> None:
     harness.now = 10 * HOUR
     dearer = BudgetRules({"vision": Budget(money=200)}, 5.0, {}, "EUR", CALENDAR)
     pipeline = replace(PIPELINE, rules=QuotaConfig(budgets=dearer))
-    harness.tell(inputs.ApplyConfig("digest", "root", pipeline))
+    harness.tell(controller_inputs.ApplyConfig("digest", "root", pipeline))
     assert standing(harness).money == 10
     harness.now = 12 * HOUR
     assert (standing(harness).money, standing(harness).money_limit) == (20, 200)
@@ -217,5 +217,5 @@ def test_a_new_budget_counts_running_jobs_from_their_start() -> None:
     harness.now = 10 * HOUR
     rules = BudgetRules({"vision": Budget(gpu_hours=100)}, calendar=CALENDAR)
     pipeline = replace(PIPELINE, rules=QuotaConfig(budgets=rules))
-    harness.tell(inputs.ApplyConfig("digest", "root", pipeline))
+    harness.tell(controller_inputs.ApplyConfig("digest", "root", pipeline))
     assert standing(harness).gpu_hours == 20

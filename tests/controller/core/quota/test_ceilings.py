@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from controller.core.framework.interfaces import PreemptionGuards
-from controller.core.model import inputs
 from controller.core.model.decision.decision import Accepted, Refusal
-from controller.core.model.inputs import Requester
+from controller.core.model.inputs import job_inputs
+from controller.core.model.inputs.input import Requester
 from controller.core.model.wait_state import WaitRules
 from controller.core.quota.ceilings import Ceiling, Ceilings
 from controller.core.quota.projects import ProjectRules
@@ -73,14 +73,14 @@ CASES: list[tuple[Requester | None, dict[str, Any], str]] = [
 def test_the_first_table_that_states_a_key_decides(
     asker: Requester | None, asked: dict[str, Any], where: str
 ) -> None:
-    reply = harness_of().tell(inputs.Submit(spec(**asked), "someone", asker=asker)).reply
+    reply = harness_of().tell(job_inputs.Submit(spec(**asked), "someone", asker=asker)).reply
     assert (reply.where if isinstance(reply, Refusal) else "") == where
     if isinstance(reply, Refusal):
         assert reply.code == "not_allowed"
 
 
 def test_a_refusal_names_the_ceiling_its_key_and_the_role_that_may_exceed_it() -> None:
-    reply = harness_of().tell(inputs.Submit(spec(priority=100), "ada", asker=ADA)).reply
+    reply = harness_of().tell(job_inputs.Submit(spec(priority=100), "ada", asker=ADA)).reply
     assert isinstance(reply, Refusal)
     assert reply.message == (
         "priority CRITICAL is more than user 'ada' may ask for here: "
@@ -91,17 +91,17 @@ def test_a_refusal_names_the_ceiling_its_key_and_the_role_that_may_exceed_it() -
 
 def test_an_array_beyond_a_ceiling_is_refused_whole() -> None:
     harness = harness_of()
-    reply = harness.tell(inputs.Submit(spec(priority=100, array="0-9"), "ada", asker=ADA)).reply
+    reply = harness.tell(job_inputs.Submit(spec(priority=100, array="0-9"), "ada", asker=ADA)).reply
     assert isinstance(reply, Refusal)
     assert not harness.state.jobs
 
 
 def test_an_edit_keeps_values_granted_by_an_operator_and_raises_none() -> None:
     harness = harness_of()
-    assert harness.tell(inputs.Submit(spec(hold=True), "ada", asker=ADA)).reply == Accepted((1,))
+    assert harness.tell(job_inputs.Submit(spec(hold=True), "ada", asker=ADA)).reply == Accepted((1,))
 
     def edit(asker: Requester, **changes: Any) -> str:
-        reply = harness.tell(inputs.Edit(1, asker.user, changes, asker=asker)).reply
+        reply = harness.tell(job_inputs.Edit(1, asker.user, changes, asker=asker)).reply
         return reply.where if isinstance(reply, Refusal) else ""
 
     assert edit(ADA, priority=100) == "priority"
@@ -121,11 +121,11 @@ def test_an_edit_keeps_values_granted_by_an_operator_and_raises_none() -> None:
 def test_an_edit_brings_no_latest_start_nearer() -> None:
     harness = harness_of()
     assert harness.tell(
-        inputs.Submit(spec(hold=True, time_limit_s=60.0), "ada", asker=ADA)
+        job_inputs.Submit(spec(hold=True, time_limit_s=60.0), "ada", asker=ADA)
     ).reply == Accepted((1,))
 
     def edit(asker: Requester, **changes: Any) -> str:
-        reply = harness.tell(inputs.Edit(1, asker.user, changes, asker=asker)).reply
+        reply = harness.tell(job_inputs.Edit(1, asker.user, changes, asker=asker)).reply
         return reply.where if isinstance(reply, Refusal) else ""
 
     assert edit(ADA, deadline_at=1e9) == "deadline_at"
@@ -152,7 +152,7 @@ def test_priority_added_by_waiting_is_not_inherited() -> None:
         harness.tick()
     assert harness.job(lender).own_priority == 75
     changes = {"after": [{"until": "ok", "job": str(low)}]}
-    assert harness.tell(inputs.Edit(lender, "ada", changes)).reply == Accepted((lender,))
+    assert harness.tell(job_inputs.Edit(lender, "ada", changes)).reply == Accepted((lender,))
     assert harness.job(low).priority == 50
 
 
@@ -167,9 +167,9 @@ def test_a_waiting_job_protects_a_running_one_only_up_to_the_ceiling_of_its_user
     harness.tick()
     harness.start(low)
     after = (Dependency(Until.OK, str(low)),)
-    above = harness.tell(inputs.Submit(spec(1, priority=51, after=after), "ada", asker=ADA)).reply
+    above = harness.tell(job_inputs.Submit(spec(1, priority=51, after=after), "ada", asker=ADA)).reply
     assert isinstance(above, Refusal)
-    assert isinstance(harness.tell(inputs.Submit(spec(1, after=after), "ada", asker=ADA)).reply, Accepted)
+    assert isinstance(harness.tell(job_inputs.Submit(spec(1, after=after), "ada", asker=ADA)).reply, Accepted)
     for now in (1_070.0, 1_140.0):
         harness.tick_at(now)
     assert (harness.job(low).granted_priority, harness.job(low).stopping) == (50, None)

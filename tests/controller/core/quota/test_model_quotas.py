@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from controller.core.framework.interfaces import Backfill
-from controller.core.model import inputs
+from controller.core.model.inputs import agent_inputs, job_inputs, policy_inputs
 from controller.core.quota.quota_config import QuotaConfig
 from controller.plugins.backfill.kinds import Conservative, Easy
 from controller.plugins.quotas.local import (
@@ -78,17 +78,19 @@ def test_a_job_without_a_model_gets_gpus_of_another_model(backfill: Backfill) ->
     why = harness.why(last)
     assert why.reason is Reason.QUOTA
     assert "on H100 GPUs: 2 of 2 in use" in why.sentence
-    harness.tell(inputs.SetQuota("user", "ada", Quota(Limits(gpus_per_model={"H100": GpuLimit(4)})), "root"))
+    harness.tell(
+        policy_inputs.SetQuota("user", "ada", Quota(Limits(gpus_per_model={"H100": GpuLimit(4)})), "root")
+    )
     harness.tick()
     assert on(harness, last) == ["a"]
 
 
 def test_a_job_is_refused_if_no_model_allows_it() -> None:
     harness = harness_of(users=per_model(H100=2, A100="25%"))
-    refused = harness.refuse(inputs.Submit(spec(3), "ada"))
+    refused = harness.refuse(job_inputs.Submit(spec(3), "ada"))
     assert refused.code == "over_quota"
     assert "the quota of user 'ada' on H100 GPUs is 2, and this asks for 3" in refused.message
-    assert harness.refuse(inputs.Submit(h100(3), "ada")).code == "over_quota"
+    assert harness.refuse(job_inputs.Submit(h100(3), "ada")).code == "over_quota"
     harness.submit(spec(3), "bob")
 
 
@@ -109,7 +111,7 @@ def test_usage_survives_a_restart_and_a_new_limit_counts_running_jobs() -> None:
     harness.tick()
     harness.start(job)
     limits = Limits(gpus_per_model={"H100": GpuLimit(4)})
-    harness.tell(inputs.SetQuota("user", "ada", Quota(limits), "root"))
+    harness.tell(policy_inputs.SetQuota("user", "ada", Quota(limits), "root"))
     assert harness.state.accounts.tenant(("user", "ada")).used[6:] == [3000]
     again = harness.restarted()
     assert again.state.accounts.tenant(("user", "ada")).used[6:] == [3000]
@@ -118,10 +120,10 @@ def test_usage_survives_a_restart_and_a_new_limit_counts_running_jobs() -> None:
     harness.tick()
     assert on(harness, waiting) == []
     none = Limits(gpus_per_model={"h100": GpuLimit(UNLIMITED)})
-    harness.tell(inputs.SetQuota("user", "ada", Quota(none), "root"))
+    harness.tell(policy_inputs.SetQuota("user", "ada", Quota(none), "root"))
     harness.tick()
     assert on(harness, waiting) == ["a"]
-    harness.tell(inputs.UnsetQuota("user", "ada", "root"))
+    harness.tell(policy_inputs.UnsetQuota("user", "ada", "root"))
     assert harness.state.accounts.tenant(("user", "ada")).used[6:] == []
 
 
@@ -132,7 +134,7 @@ def test_gpus_that_report_another_model_are_counted_again() -> None:
     harness.start(job)
     assert harness.state.accounts.tenant(("user", "ada")).used[6:] == [0, 3000]
     status = harness.job(job)
-    harness.tell(inputs.LinkWentDown("a", "cable"))
+    harness.tell(agent_inputs.LinkWentDown("a", "cable"))
     running = AttemptStatus(job, status.attempt, pid=100 + job, started_at=harness.now)
     harness.join("a", (running,), model=A100)
     assert harness.state.accounts.tenant(("user", "ada")).used[6:] == [3000, 0]
@@ -194,5 +196,5 @@ def test_limits_can_be_encoded() -> None:
     ],
 )
 def test_invalid_limits_are_refused(limits: Limits) -> None:
-    refused = harness_of().refuse(inputs.SetQuota("user", "ada", Quota(limits), "root"))
+    refused = harness_of().refuse(policy_inputs.SetQuota("user", "ada", Quota(limits), "root"))
     assert refused.where.startswith("quota.hard.gpus_per")

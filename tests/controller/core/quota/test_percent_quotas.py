@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controller.core.model import inputs
+from controller.core.model.inputs import agent_inputs, job_inputs, node_inputs, policy_inputs
 from controller.core.model.job import Job
 from controller.core.quota.quota_config import QuotaConfig
 from controller.plugins.quotas.local import (
@@ -58,23 +58,23 @@ def test_the_limit_follows_the_nodes_of_the_cluster() -> None:
     assert harness.job(second).state is JobState.SCHEDULED
     assert harness.state.quotas.quota(VISION).hard == Limits(gpus=12, gpus_percent=50)
     harness.tell_drain("b")
-    harness.tell(inputs.LinkWentDown("c", "cable"))
+    harness.tell(agent_inputs.LinkWentDown("c", "cable"))
     harness.tick_at(harness.now + 7200)
     assert harness.state.quotas.quota(VISION).hard.gpus == 12
     free = min({"a", "b", "c"} - {*harness.nodes_of(first), *harness.nodes_of(second)})
-    harness.tell(inputs.RemoveNode(free, "root"))
+    harness.tell(node_inputs.RemoveNode(free, "root"))
     assert harness.state.quotas.quota(VISION).hard.gpus == 8
 
 
 def test_an_operator_sets_a_percentage_which_survives_a_restart() -> None:
     harness = harness_of("a", projects={"vision": ProjectQuotaTable(gpus=2)})
-    harness.tell(inputs.SetQuota(*VISION, Quota(Limits(gpus_percent=50)), "root"))
+    harness.tell(policy_inputs.SetQuota(*VISION, Quota(Limits(gpus_percent=50)), "root"))
     assert harness.state.quotas.quota(VISION).hard == Limits(gpus=4, gpus_percent=50)
     restarted = harness.restarted()
     assert restarted.state.quotas.quota(VISION).hard == Limits(gpus=4, gpus_percent=50)
-    harness.tell(inputs.SetQuota(*VISION, Quota(Limits(gpus=3)), "root"))
+    harness.tell(policy_inputs.SetQuota(*VISION, Quota(Limits(gpus=3)), "root"))
     assert harness.state.quotas.quota(VISION).hard == Limits(gpus=3)
-    harness.tell(inputs.UnsetQuota(*VISION, "root"))
+    harness.tell(policy_inputs.UnsetQuota(*VISION, "root"))
     assert harness.state.quotas.quota(VISION).hard == Limits(gpus=2)
 
 
@@ -85,7 +85,7 @@ def test_a_project_borrows_a_percentage() -> None:
     }
     harness = harness_of("a", "b", projects=tables)
     too_wide = spec(16, nodes=2, project="vision")
-    assert "is 8, and this asks for 16" in harness.refuse(inputs.Submit(too_wide, "ada")).message
+    assert "is 8, and this asks for 16" in harness.refuse(job_inputs.Submit(too_wide, "ada")).message
     jobs = [harness.submit(vision(4)) for _ in range(4)]
     harness.tick()
     assert [waits_for_quota(harness, job) for job in jobs] == [False, False, False, True]
@@ -102,10 +102,10 @@ def test_a_soft_percentage_puts_a_job_behind_the_others() -> None:
 
 def test_a_job_above_a_percentage_is_refused_only_if_all_nodes_are_known() -> None:
     harness = harness_of("a", users={"*": QuotaTable(gpus="50%")})
-    refused = harness.refuse(inputs.Submit(spec(5), "ada"))
+    refused = harness.refuse(job_inputs.Submit(spec(5), "ada"))
     assert refused.code == "over_quota"
     assert "the quota of user 'ada' on GPUs (50 % of 8) is 4, and this asks for 5" in refused.message
-    harness.tell(inputs.AddNode("b", {}, "root"))
+    harness.tell(node_inputs.AddNode("b", {}, "root"))
     waiting = harness.submit(spec(5))
     harness.tick()
     assert waits_for_quota(harness, waiting)
@@ -149,7 +149,7 @@ def test_a_job_that_all_projects_together_cannot_lend_is_refused() -> None:
         "speech": ProjectQuotaTable(gpus=2),
     }
     harness = harness_of("a", projects=tables)
-    assert harness.refuse(inputs.Submit(vision(7), "ada")).code == "over_quota"
+    assert harness.refuse(job_inputs.Submit(vision(7), "ada")).code == "over_quota"
     fits = harness.submit(vision(6))
     harness.tick()
     assert harness.job(fits).state is JobState.SCHEDULED

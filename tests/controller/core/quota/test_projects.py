@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from controller.core.fairshare.usage import FairshareConfig
-from controller.core.model import inputs
 from controller.core.model.decision.decision import Accepted, Refusal
-from controller.core.model.inputs import Requester
+from controller.core.model.inputs import job_inputs, policy_inputs
+from controller.core.model.inputs.input import Requester
 from controller.core.quota.projects import ProjectRules, UnknownProjects
 from controller.core.quota.queue_rules import QueueRule
 from controller.core.quota.quota_config import QuotaConfig
@@ -40,7 +40,7 @@ def harness_of(unknown: str = "refuse", **changes: Any) -> EngineHarness:
 def submit(harness: EngineHarness, asker: Requester | None, project: str = "default", **more: Any) -> Any:
     """The reply to a submit, and the project of the queued job; for a refusal "" instead."""
     user = "ada" if asker is None else asker.user
-    reply = harness.tell(inputs.Submit(spec(1, project=project, **more), user, asker=asker)).reply
+    reply = harness.tell(job_inputs.Submit(spec(1, project=project, **more), user, asker=asker)).reply
     return reply, harness.job(reply.jobs[0]).spec.project if isinstance(reply, Accepted) else ""
 
 
@@ -103,17 +103,17 @@ def test_default_project_with_members_takes_no_other_jobs() -> None:
 def test_projects_with_quotas_or_shares_of_operators_are_declared() -> None:
     harness = harness_of()
     quota = Quota(hard=Limits(gpus=8))
-    harness.tell(inputs.SetQuota("project", "quoted", quota, "ops"))
-    harness.tell(inputs.SetQuota("project", "*", quota, "ops"))
-    harness.tell(inputs.SetQuota("user", "lou", quota, "ops"))
-    harness.tell(inputs.SetShare("weighed", 3.0, "ops"))
-    harness.tell(inputs.SetShare("limited/ada", None, "ops", soft=5.0))
-    harness.tell(inputs.SetShare("lab", 3.0, "ops"))
+    harness.tell(policy_inputs.SetQuota("project", "quoted", quota, "ops"))
+    harness.tell(policy_inputs.SetQuota("project", "*", quota, "ops"))
+    harness.tell(policy_inputs.SetQuota("user", "lou", quota, "ops"))
+    harness.tell(policy_inputs.SetShare("weighed", 3.0, "ops"))
+    harness.tell(policy_inputs.SetShare("limited/ada", None, "ops", soft=5.0))
+    harness.tell(policy_inputs.SetShare("lab", 3.0, "ops"))
     for project in ("quoted", "weighed", "limited"):
         assert submit(harness, EVE, project)[1] == project
     for project in ("*", "lou", "lab"):
         assert submit(harness, EVE, project)[1] == ""
-    harness.tell(inputs.UnsetQuota("project", "quoted", "ops"))
+    harness.tell(policy_inputs.UnsetQuota("project", "quoted", "ops"))
     reply, _ = submit(harness, EVE, "quoted")
     assert "limited, speech, weighed." in reply.hint
 
@@ -123,7 +123,7 @@ def test_edit_that_changes_the_project_is_checked() -> None:
     job = submit(harness, EVE)[0].jobs[0]
 
     def edit(asker: Requester, project: str) -> str:
-        reply = harness.tell(inputs.Edit(job, asker.user, {"project": project}, asker=asker)).reply
+        reply = harness.tell(job_inputs.Edit(job, asker.user, {"project": project}, asker=asker)).reply
         return reply.where if isinstance(reply, Refusal) else harness.job(job).spec.project
 
     assert edit(EVE, "speech") == "speech"
@@ -132,7 +132,7 @@ def test_edit_that_changes_the_project_is_checked() -> None:
     assert edit(ADMIN, "invented") == "project"
     assert edit(OPERATOR, "vision") == "vision"
     # The user may still change other fields of a job that an operator has moved.
-    reply = harness.tell(inputs.Edit(job, "eve", {"name": "other"}, asker=EVE)).reply
+    reply = harness.tell(job_inputs.Edit(job, "eve", {"name": "other"}, asker=EVE)).reply
     assert isinstance(reply, Accepted)
     assert edit(EVE, "default") == "default"
 
@@ -140,7 +140,7 @@ def test_edit_that_changes_the_project_is_checked() -> None:
 def test_edit_to_an_undeclared_project_goes_to_the_default_project() -> None:
     harness = harness_of("default")
     job = submit(harness, EVE, "speech")[0].jobs[0]
-    harness.tell(inputs.Edit(job, "eve", {"project": "invented"}, asker=EVE))
+    harness.tell(job_inputs.Edit(job, "eve", {"project": "invented"}, asker=EVE))
     assert harness.job(job).spec.project == "default"
 
 

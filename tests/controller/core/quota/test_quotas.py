@@ -10,8 +10,9 @@ import pytest
 from controller.core.explain.why_pending import reason_of
 from controller.core.forecast.forecast import forecast, fork
 from controller.core.framework.interfaces import Backfill
-from controller.core.model import inputs
 from controller.core.model.decision.decision import Accepted
+from controller.core.model.inputs import job_inputs, policy_inputs
+from controller.core.model.inputs.input import Input
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.quota.queue_rules import QueueRule
 from controller.core.quota.quota_config import QuotaConfig
@@ -54,7 +55,7 @@ def test_a_removed_limit_is_no_waiting_reason() -> None:
     shut = harness.submit(spec(1), user="ada")
     harness.tick()
     assert reason_of(harness.state, harness.job(shut)) is Reason.QUOTA
-    harness.tell(inputs.SetQuota("user", "ada", Quota(Limits(gpus=UNLIMITED)), "root"))
+    harness.tell(policy_inputs.SetQuota("user", "ada", Quota(Limits(gpus=UNLIMITED)), "root"))
     harness.tick()
     assert reason_of(harness.state, harness.job(shut)) is Reason.RESOURCES
 
@@ -79,7 +80,7 @@ def test_a_removed_limit_is_no_waiting_reason() -> None:
 def test_jobs_that_a_queue_refuses(
     asked: dict[str, Any], user: str, where: str, expected: str, hint: str
 ) -> None:
-    refused = harness_of(QUEUES).refuse(inputs.Submit(spec(**asked), user))
+    refused = harness_of(QUEUES).refuse(job_inputs.Submit(spec(**asked), user))
     assert refused.where == where
     assert expected in refused.message
     assert hint in refused.hint
@@ -138,7 +139,7 @@ def test_defaults_of_a_queue_go_when_the_job_leaves_it(
             harness.join(name, labels=host)
     for other in sorted({"a", "b", "c"} - {node}):
         harness.tell_drain(other)
-    assert isinstance(harness.tell(inputs.Edit(job, "ada", changes)).reply, Accepted)
+    assert isinstance(harness.tell(job_inputs.Edit(job, "ada", changes)).reply, Accepted)
     assert harness.job(job).spec.selector == selector
     harness.tick()
     assert harness.nodes_of(job) == [node]
@@ -148,7 +149,7 @@ def test_two_changes_of_queue_leave_no_defaults() -> None:
     harness = pools()
     job = harness.submit(spec(queue="a"))
     for queue in ("b", "a", "default"):
-        harness.tell(inputs.Edit(job, "ada", {"queue": queue}))
+        harness.tell(job_inputs.Edit(job, "ada", {"queue": queue}))
     assert harness.job(job).spec.selector == {}
 
 
@@ -193,7 +194,7 @@ def test_any_queue_name_is_accepted_when_no_queue_is_configured() -> None:
 def test_a_job_over_a_quota_on_its_own_is_refused(
     tables: dict[str, Any], asked: dict[str, Any], expected: str
 ) -> None:
-    refused = harness_of(**tables).refuse(inputs.Submit(spec(**asked), "ada"))
+    refused = harness_of(**tables).refuse(job_inputs.Submit(spec(**asked), "ada"))
     assert refused.code == "over_quota"
     assert refused.message.startswith("can never start: ")
     assert expected in refused.message
@@ -202,8 +203,8 @@ def test_a_job_over_a_quota_on_its_own_is_refused(
 def test_a_users_own_quota_table_keeps_the_general_limits_it_does_not_state() -> None:
     harness = harness_of(users={"*": QuotaTable(gpus=2, queued=1), "ada": QuotaTable(gpus=4)})
     harness.submit(spec(gpus=4))
-    assert "queued jobs: 1 of 1" in harness.refuse(inputs.Submit(spec(), "ada")).message
-    harness.refuse(inputs.Submit(spec(gpus=4), "bob"))
+    assert "queued jobs: 1 of 1" in harness.refuse(job_inputs.Submit(spec(), "ada")).message
+    harness.refuse(job_inputs.Submit(spec(gpus=4), "bob"))
 
 
 def test_the_quota_of_queued_jobs_follows_submits_starts_and_cancels() -> None:
@@ -211,15 +212,15 @@ def test_the_quota_of_queued_jobs_follows_submits_starts_and_cancels() -> None:
     first = harness.submit(spec(gpus=8))
     harness.submit(spec(gpus=8, hold=True))
     harness.submit(spec(gpus=8))
-    refused = harness.refuse(inputs.Submit(spec(), "ada"))
+    refused = harness.refuse(job_inputs.Submit(spec(), "ada"))
     assert "the quota of user 'ada' on queued jobs: 3 of 3 in use" in refused.message
     harness.submit(spec(), user="bob")
     harness.tick()
     waiting = harness.submit(spec(gpus=8))  # the first runs
-    harness.refuse(inputs.Submit(spec(), "ada"))
-    harness.tell(inputs.Cancel(waiting, "ada"))
+    harness.refuse(job_inputs.Submit(spec(), "ada"))
+    harness.tell(job_inputs.Cancel(waiting, "ada"))
     harness.submit(spec(gpus=8))
-    harness.refuse(inputs.Submit(spec(), "ada"))
+    harness.refuse(job_inputs.Submit(spec(), "ada"))
     assert harness.job(first).attempt == 1
 
 
@@ -227,51 +228,54 @@ def test_a_job_that_changes_queue_counts_in_the_new_queue_only() -> None:
     harness = harness_of(users={"ada": QuotaTable(queued=1)}, queues={"b": QuotaTable(queued=1)})
     job = harness.submit(spec(queue="a"))
     harness.submit(spec(queue="b"), "bob")
-    refused = harness.refuse(inputs.Edit(job, "ada", {"queue": "b"}))
+    refused = harness.refuse(job_inputs.Edit(job, "ada", {"queue": "b"}))
     assert "the quota of queue 'b' on queued jobs: 1 of 1 in use" in refused.message
-    harness.tell(inputs.Edit(job, "ada", {"queue": "c"}))
+    harness.tell(job_inputs.Edit(job, "ada", {"queue": "c"}))
     assert harness.job(job).spec.queue == "c"
 
 
 def test_an_array_beyond_the_queued_quota_is_refused_whole() -> None:
     harness = harness_of(users={"*": QuotaTable(queued=5)})
-    refused = harness.refuse(inputs.Submit(spec(array="0-5"), "ada"))
+    refused = harness.refuse(job_inputs.Submit(spec(array="0-5"), "ada"))
     assert "0 of 5 in use, and these are 6 more" in refused.message
     harness.submit(spec(array="0-4"))
-    harness.refuse(inputs.Submit(spec(), "ada"))
+    harness.refuse(job_inputs.Submit(spec(), "ada"))
 
 
 def test_a_quota_set_live_applies_at_once_and_after_a_restart() -> None:
     harness = harness_of(users={"*": QuotaTable(queued=1)})
-    harness.tell(inputs.SetQuota("user", "ada", Quota(Limits(queued=2)), "root"))
-    harness.tell(inputs.SetQuota("user", "ada", Quota(Limits(gpus=1)), "root"))
+    harness.tell(policy_inputs.SetQuota("user", "ada", Quota(Limits(queued=2)), "root"))
+    harness.tell(policy_inputs.SetQuota("user", "ada", Quota(Limits(gpus=1)), "root"))
     assert harness.state.quotas.quota(("user", "ada")).hard == Limits(queued=2, gpus=1)
     harness.submit(spec())
-    harness.refuse(inputs.Submit(spec(gpus=2), "ada"))
+    harness.refuse(job_inputs.Submit(spec(gpus=2), "ada"))
     harness.submit(spec())
-    harness.refuse(inputs.Submit(spec(), "ada"))
+    harness.refuse(job_inputs.Submit(spec(), "ada"))
     again = harness.restarted()
-    again.refuse(inputs.Submit(spec(), "ada"))
-    again.tell(inputs.UnsetQuota("user", "ada", "root"))
-    assert "2 of 1 in use" in again.refuse(inputs.Submit(spec(), "ada")).message
-    again.tell(inputs.SetQuota("user", "*", Quota(Limits(queued=UNLIMITED)), "root"))
+    again.refuse(job_inputs.Submit(spec(), "ada"))
+    again.tell(policy_inputs.UnsetQuota("user", "ada", "root"))
+    assert "2 of 1 in use" in again.refuse(job_inputs.Submit(spec(), "ada")).message
+    again.tell(policy_inputs.SetQuota("user", "*", Quota(Limits(queued=UNLIMITED)), "root"))
     again.submit(spec())
 
 
 @pytest.mark.parametrize(
     ("given", "where"),
     [
-        (inputs.SetQuota("group", "x", Quota(), "root"), "scope"),
-        (inputs.SetQuota("user", "", Quota(), "root"), "name"),
-        (inputs.SetQuota("user", "ada\n", Quota(), "root"), "name"),
-        (inputs.SetQuota("user", "ada", Quota(Limits(gpus=-3)), "root"), "quota.hard.gpus"),
-        (inputs.SetQuota("user", "ada", Quota(borrow=Limits(gpus=3)), "root"), "quota.borrow.gpus"),
-        (inputs.SetQuota("project", "p", Quota(borrow=Limits(queued=3)), "root"), "quota.borrow.queued"),
-        (inputs.SetQuota("project", "p", Quota(soft=Limits(queued=3)), "root"), "quota.soft.queued"),
-        (inputs.UnsetQuota("user", "ada", "root"), "name"),
+        (policy_inputs.SetQuota("group", "x", Quota(), "root"), "scope"),
+        (policy_inputs.SetQuota("user", "", Quota(), "root"), "name"),
+        (policy_inputs.SetQuota("user", "ada\n", Quota(), "root"), "name"),
+        (policy_inputs.SetQuota("user", "ada", Quota(Limits(gpus=-3)), "root"), "quota.hard.gpus"),
+        (policy_inputs.SetQuota("user", "ada", Quota(borrow=Limits(gpus=3)), "root"), "quota.borrow.gpus"),
+        (
+            policy_inputs.SetQuota("project", "p", Quota(borrow=Limits(queued=3)), "root"),
+            "quota.borrow.queued",
+        ),
+        (policy_inputs.SetQuota("project", "p", Quota(soft=Limits(queued=3)), "root"), "quota.soft.queued"),
+        (policy_inputs.UnsetQuota("user", "ada", "root"), "name"),
     ],
 )
-def test_invalid_quotas_are_refused(given: inputs.Input, where: str) -> None:
+def test_invalid_quotas_are_refused(given: Input, where: str) -> None:
     assert harness_of().refuse(given).where == where
 
 
@@ -449,12 +453,12 @@ def test_a_borrowing_job_may_start_if_it_does_not_delay_the_first_waiting_job() 
 def test_a_quota_set_while_jobs_wait_applies_at_once_and_so_does_its_removal(backfill: Backfill) -> None:
     harness = EngineHarness(replace(PIPELINE, backfill=backfill))
     jobs = [harness.submit(spec(1)) for _ in range(4)]
-    harness.tell(inputs.SetQuota("user", "ada", Quota(Limits(running=1)), "root"))
+    harness.tell(policy_inputs.SetQuota("user", "ada", Quota(Limits(running=1)), "root"))
     harness.join("a")
     assert started(harness) == jobs[:1]
-    harness.tell(inputs.SetQuota("user", "ada", Quota(Limits(running=3)), "root"))
+    harness.tell(policy_inputs.SetQuota("user", "ada", Quota(Limits(running=3)), "root"))
     assert started(harness) == jobs[1:3]
-    harness.tell(inputs.UnsetQuota("user", "ada", "root"))
+    harness.tell(policy_inputs.UnsetQuota("user", "ada", "root"))
     assert started(harness) == jobs[3:]
 
 
@@ -540,5 +544,5 @@ def test_gpu_hours_of_a_share_by_memory_survive_a_restart() -> None:
 
 
 def test_a_gpu_share_by_memory_beyond_the_quota_is_refused() -> None:
-    refused = harness_of(users={"*": QuotaTable(gpus=0.2)}).refuse(inputs.Submit(BY_MEMORY, "ada"))
+    refused = harness_of(users={"*": QuotaTable(gpus=0.2)}).refuse(job_inputs.Submit(BY_MEMORY, "ada"))
     assert "on GPUs is 0.2, and this asks for 0.25" in refused.message

@@ -9,7 +9,6 @@ import pytest
 
 from controller.core.framework.interfaces import PreemptionGuards, WeightedScorer
 from controller.core.invariants import find_violations
-from controller.core.model import inputs
 from controller.core.model.decision.decision import Accepted
 from controller.core.model.events.attempts import JobPlaced
 from controller.core.model.events.nominations import (
@@ -19,6 +18,7 @@ from controller.core.model.events.nominations import (
     PreemptionPlanned,
     RebalancePlanned,
 )
+from controller.core.model.inputs import agent_inputs, job_inputs, node_inputs, policy_inputs
 from controller.core.quota.quota_config import NO_QUOTAS, QuotaConfig
 from controller.core.rebalance.proposals import DEFRAGMENT, DRAIN, LOAD, Proposal, RebalanceRules
 from controller.core.state.job_and_node_rows import job_row
@@ -79,7 +79,7 @@ def moves(proposal: Proposal) -> list[tuple[int, list[str], list[str]]]:
 
 
 def run(harness: EngineHarness, proposal: str = "") -> tuple[int, ...]:
-    reply = harness.tell(inputs.Rebalance("root", proposal)).reply
+    reply = harness.tell(policy_inputs.Rebalance("root", proposal)).reply
     assert isinstance(reply, Accepted), reply
     return reply.jobs
 
@@ -253,7 +253,7 @@ def test_loads_are_balanced_if_configured() -> None:
     harness = harness_of("a", "b", rules=replace(PROPOSE, kinds=(LOAD,), load_gap=0.4))
     harness.tell_drain("b")
     jobs = [running(harness, saving(2)) for _ in range(4)]
-    harness.tell(inputs.Resume("b", "root"))
+    harness.tell(node_inputs.Resume("b", "root"))
     [proposal] = proposals(harness)
     assert proposal.gap == (1.0, 0.0)
     assert moves(proposal) == [(job, ["a"], ["b"]) for job in jobs[:2]]
@@ -282,14 +282,14 @@ def test_a_proposal_that_no_longer_holds_is_refused() -> None:
     harness, _, second, _ = fragmented()
     [proposal] = proposals(harness)
     harness.exit(second)
-    refusal = harness.refuse(inputs.Rebalance("root", proposal.id))
+    refusal = harness.refuse(policy_inputs.Rebalance("root", proposal.id))
     assert (refusal.code, refusal.where) == ("not_found", "proposal")
     assert "corral rebalance" in refusal.hint
 
 
 def test_rebalance_is_refused_when_it_is_off() -> None:
     harness, *_ = fragmented(rules=RebalanceRules())
-    assert harness.refuse(inputs.Rebalance("root")).code == "conflict"
+    assert harness.refuse(policy_inputs.Rebalance("root")).code == "conflict"
 
 
 def undone(harness: EngineHarness) -> list[tuple[int, str]]:
@@ -299,7 +299,7 @@ def undone(harness: EngineHarness) -> list[tuple[int, str]]:
 def test_a_moving_job_returns_to_its_old_node_when_the_target_goes_away() -> None:
     harness, first, second, big = fragmented()
     run(harness)
-    harness.tell(inputs.LinkWentDown("a", "cable"))
+    harness.tell(agent_inputs.LinkWentDown("a", "cable"))
     assert harness.tick() == []
     assert undone(harness) == [(second, "node a is suspect")]
     assert harness.job(big).state is JobState.QUEUED
@@ -320,7 +320,7 @@ def test_a_moving_job_returns_to_its_old_node_when_a_target_gpu_is_cordoned() ->
     run(harness)
     [claim] = harness.job(second).claim
     index = int(claim.gpus[0].uuid.rsplit("-", 1)[1])
-    harness.tell(inputs.CordonGpu("a", index, "root", "sparks"))
+    harness.tell(node_inputs.CordonGpu("a", index, "root", "sparks"))
     harness.tick()
     leave(harness, second)
     assert [start.job for start in harness.tick()] == [second]
@@ -345,7 +345,7 @@ def test_a_job_that_cannot_start_at_its_target_is_queued_if_the_waiting_job_has_
     harness.tick()
     assert harness.job(big).state is JobState.SCHEDULED
     status = AttemptStatus(second, 2, 0, None, harness.now, why="launch_failed: no such directory")
-    harness.tell(inputs.AgentReported("a", status))
+    harness.tell(agent_inputs.AgentReported("a", status))
     assert harness.job(second).state is JobState.QUEUED
     assert undone(harness)[0][0] == second
     assert "could not start on a" in harness.job(second).detail
@@ -363,7 +363,7 @@ def test_a_job_that_cannot_start_at_its_target_returns_if_it_moved_for_no_waitin
     harness.tick()
     assert harness.nodes_of(small) == ["b"]
     status = AttemptStatus(small, 2, 0, None, harness.now, why="launch_failed: no such directory")
-    harness.tell(inputs.AgentReported("b", status))
+    harness.tell(agent_inputs.AgentReported("b", status))
     assert [start.job for start in harness.tick()] == [small]
     assert (harness.nodes_of(small), harness.job(small).attempt) == (["a"], 3)
 
@@ -375,11 +375,11 @@ def test_a_moving_job_that_ends_or_is_cancelled_frees_its_target() -> None:
         if how == "completes":
             harness.exit(second, 0)
         elif how == "is cancelled":
-            harness.tell(inputs.Cancel(second, "ada"))
+            harness.tell(job_inputs.Cancel(second, "ada"))
             harness.exit(second, None, signal=15, why="cancelled")
         else:
             leave(harness, second)
-            harness.tell(inputs.Cancel(second, "ada"))
+            harness.tell(job_inputs.Cancel(second, "ada"))
         assert harness.job(second).state.terminal
         assert not harness.job(second).claim
         assert [start.job for start in harness.tick()] == [big]
@@ -464,7 +464,7 @@ def test_a_move_is_not_undone_after_a_restart_until_the_target_had_time_to_join(
             assert [start.job for start in again.tick()] == [second]
             assert again.nodes_of(second) == ["a"]
         else:
-            again.tell(inputs.LinkWentDown("a", "no route to host"))
+            again.tell(agent_inputs.LinkWentDown("a", "no route to host"))
             assert again.tick() == []
             assert again.job(second).state is JobState.QUEUED
             assert "no route" not in again.why(second).sentence, "it waits for room, as any other"

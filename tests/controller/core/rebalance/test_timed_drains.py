@@ -8,10 +8,10 @@ import pytest
 
 from controller.core.forecast.forecast import forecast, fork
 from controller.core.framework.interfaces import Backfill, PreemptionGuards
-from controller.core.model import inputs
 from controller.core.model.events.attempts import EndWarned
 from controller.core.model.events.nodes import DrainBegan
 from controller.core.model.events.nominations import MovePlanned
+from controller.core.model.inputs import controller_inputs, node_inputs
 from controller.core.quota.queue_rules import QueueRule
 from controller.core.quota.quota_config import QuotaConfig
 from controller.plugins.backfill.kinds import Conservative, Easy
@@ -44,7 +44,7 @@ def running(harness: EngineHarness, **asked: object) -> int:
 
 
 def drain(harness: EngineHarness, node: str, after: float = HOUR, why: str = "new fan") -> None:
-    harness.tell(inputs.Drain(node, "root", why, harness.now + after))
+    harness.tell(node_inputs.Drain(node, "root", why, harness.now + after))
 
 
 def warnings(harness: EngineHarness) -> list[EndWarned]:
@@ -69,7 +69,7 @@ def test_only_jobs_that_end_before_the_time_start_on_the_node(
     if not starts:
         assert harness.why(job).reason is Reason.RESERVATION
         assert "the drain of node a begins in 1h00m" in harness.why(job).sentence
-    harness.tell(inputs.Resume("a", "root"))
+    harness.tell(node_inputs.Resume("a", "root"))
     harness.tick()
     assert harness.job(job).state is JobState.SCHEDULED
 
@@ -209,7 +209,7 @@ def test_drain_with_a_time_survives_a_restart_and_a_new_configuration() -> None:
     again = harness.restarted()
     assert again.state.nodes.by_name["a"].timed_drain == harness.state.nodes.by_name["a"].timed_drain
     assert again.engine.next_at == NOW + HOUR - GRACE
-    harness.tell(inputs.ApplyConfig("other", "root", PLAIN))
+    harness.tell(controller_inputs.ApplyConfig("other", "root", PLAIN))
     assert harness.engine.next_at == NOW + HOUR - GRACE
     harness.tick_at(NOW + HOUR - GRACE)
     assert harness.stops() == [("a", job)]
@@ -217,7 +217,7 @@ def test_drain_with_a_time_survives_a_restart_and_a_new_configuration() -> None:
 
 def test_drain_at_once_replaces_a_drain_with_a_time_and_a_past_time_is_refused() -> None:
     harness = harness_of("a")
-    refused = harness.refuse(inputs.Drain("a", "root", "", NOW - 1))
+    refused = harness.refuse(node_inputs.Drain("a", "root", "", NOW - 1))
     assert refused.where == "empty_by"
     drain(harness, "a")
     harness.tell_drain("a")
@@ -225,7 +225,7 @@ def test_drain_at_once_replaces_a_drain_with_a_time_and_a_past_time_is_refused()
     assert harness.engine.timed_drains.next_at == float("inf")
     drain(harness, "a")
     assert harness.state.nodes.by_name["a"].drained, "it stays closed until the time"
-    harness.tell(inputs.Resume("a", "root"))
+    harness.tell(node_inputs.Resume("a", "root"))
     assert not harness.state.nodes.by_name["a"].drained
     assert not harness.state.reservations
 
@@ -238,7 +238,7 @@ def test_forecast_lets_the_job_continue_elsewhere() -> None:
     harness.tick()
     plain = forecast(fork(harness.engine), harness.now)
     assert plain.starts[waiting].at == NOW + 2 * HOUR
-    drained = forecast(fork(harness.engine), harness.now, [inputs.Drain("b", "root", "", NOW + HOUR)])
+    drained = forecast(fork(harness.engine), harness.now, [node_inputs.Drain("b", "root", "", NOW + HOUR)])
     # Job `other` is queued again at the time and comes first; without a limit, the job on `a` never ends.
     assert waiting not in drained.starts
     assert harness.job(other).state is JobState.RUNNING

@@ -9,7 +9,7 @@ import pytest
 
 from controller.core.forecast.forecast import forecast, fork
 from controller.core.framework.interfaces import Backfill, PreemptionGuards
-from controller.core.model import inputs
+from controller.core.model.inputs import job_inputs, policy_inputs
 from controller.core.model.job import NEVER
 from controller.core.reservations.reservations import Reservation, clear_from
 from controller.plugins.backfill.kinds import Conservative, Easy
@@ -37,7 +37,7 @@ def harness_of(*nodes: str, backfill: Backfill = Easy()) -> EngineHarness:
 
 def reserve(harness: EngineHarness, asked: ReservationSpec, *, anyway: bool = False) -> tuple[str, ...]:
     """Make it; the nodes it got."""
-    harness.tell(inputs.Reserve(asked, "root", anyway))
+    harness.tell(policy_inputs.Reserve(asked, "root", anyway))
     return harness.state.reservations.by_name[asked.name].nodes
 
 
@@ -142,7 +142,7 @@ def test_a_recurring_reservation_begins_again_until_cancelled() -> None:
     never = harness.submit(spec())
     assert harness.tick() == []
     assert forecast_start(harness, never) is None
-    harness.tell(inputs.CancelReservation("r", "root"))
+    harness.tell(policy_inputs.CancelReservation("r", "root"))
     harness.tick()
     assert harness.nodes_of(never) == ["a"]
 
@@ -199,7 +199,7 @@ def test_reservations_that_are_refused(asked: dict[str, Any], code: str, where: 
     harness.submit(spec(selector={"node": "a"}))
     harness.tick()
     reserve(harness, reservation("old", after=1.5 * HOUR, nodes=("b",), users=("eve",)))
-    refused = harness.refuse(inputs.Reserve(reservation(**asked), "root"))
+    refused = harness.refuse(policy_inputs.Reserve(reservation(**asked), "root"))
     assert (refused.code, refused.where) == (code, where)
     assert message in refused.message
 
@@ -341,7 +341,7 @@ def test_recurring_reservation_lets_its_jobs_start_in_each_occurrence() -> None:
 def test_reservation_that_does_not_exist_is_refused() -> None:
     harness = harness_of("a")
     course(harness, "a")
-    refusal = harness.refuse(inputs.Submit(spec(gpus=1, reservation="curse"), "ada"))
+    refusal = harness.refuse(job_inputs.Submit(spec(gpus=1, reservation="curse"), "ada"))
     assert (refusal.where, refusal.message) == ("reservation", "there is no reservation 'curse'")
     assert refusal.hint == "Did you mean 'course'? 'corral reserve list' shows the reservations."
 
@@ -351,8 +351,8 @@ def test_edit_removes_and_changes_the_reservation_of_a_waiting_job() -> None:
     course(harness, "a")
     job = harness.submit(spec(gpus=1, time_limit_s=60.0, reservation="course"), "ada")
     assert harness.tick() == []
-    assert harness.refuse(inputs.Edit(job, "ada", {"reservation": "curse"})).where == "reservation"
-    harness.tell(inputs.Edit(job, "ada", {"reservation": None}))
+    assert harness.refuse(job_inputs.Edit(job, "ada", {"reservation": "curse"})).where == "reservation"
+    harness.tell(job_inputs.Edit(job, "ada", {"reservation": None}))
     harness.tick()
     assert harness.nodes_of(job) == ["a"]
 

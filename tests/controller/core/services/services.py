@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from controller.core.engine import Engine
-from controller.core.model import inputs
+from controller.core.model.inputs import agent_inputs, controller_inputs
 from controller.core.model.job import Job
 from controller.core.model.services import LABEL, Service
 from controller.core.pipeline.pipeline import Pipeline
@@ -55,7 +55,7 @@ def act(harness: EngineHarness) -> bool:
             harness.start(job.id)
             return True
         if job.state is JobState.RUNNING and job.spec.health is not None and job.healthy is None:
-            harness.tell(inputs.HealthReported(job.id, job.attempt, healthy=True))
+            harness.tell(agent_inputs.HealthReported(job.id, job.attempt, healthy=True))
             return True
     return False
 
@@ -76,7 +76,7 @@ def reconnect(harness: EngineHarness) -> EngineHarness:
     """The controller is killed and started again; every agent connects and reports its attempts."""
     other = harness.restarted()
     other.engine = Engine(harness.engine.pipeline, other.state)
-    other.tell(inputs.ControllerStarted(tuple(node.name for node in harness.state.nodes)))
+    other.tell(controller_inputs.ControllerStarted(tuple(node.name for node in harness.state.nodes)))
     for node in harness.state.nodes:
         other.join(node.name, running_on(harness, node.name))
     return other

@@ -8,7 +8,13 @@ from dataclasses import replace
 import pytest
 
 from controller.core.lifecycle.idle_gpus import IdleAction, IdlePolicy
-from controller.core.model import inputs
+from controller.core.model.inputs import (
+    agent_inputs,
+    controller_inputs,
+    job_inputs,
+    node_inputs,
+    policy_inputs,
+)
 from controller.core.model.services import MOVE_BEFORE_S, Service
 from tests.controller.core.services.services import (
     HEALTH,
@@ -58,7 +64,7 @@ def test_a_cancelled_replica_is_queued_again_as_another_job_in_its_place() -> No
     harness = running(service(replicas=2))
     first = replicas(harness)[0]
     node = harness.nodes_of(first.id)
-    harness.tell(inputs.Cancel(first.id, "ada"))
+    harness.tell(job_inputs.Cancel(first.id, "ada"))
     settle(harness)
     other = replicas(harness)[0]
     assert other.id > first.id
@@ -86,8 +92,8 @@ def test_a_replica_does_not_wait_for_the_gpus_of_a_lost_node() -> None:
     harness = running(service(), nodes=2)
     (job,) = replicas(harness)
     (node,) = harness.nodes_of(job.id)
-    harness.tell(inputs.LinkWentDown(node, "cut"))
-    harness.tell(inputs.DeclareLost(node, "root"))
+    harness.tell(agent_inputs.LinkWentDown(node, "cut"))
+    harness.tell(node_inputs.DeclareLost(node, "root"))
     settle(harness)
     assert harness.nodes_of(job.id) != [node]
     assert job.state is JobState.RUNNING
@@ -96,7 +102,7 @@ def test_a_replica_does_not_wait_for_the_gpus_of_a_lost_node() -> None:
 def test_a_restart_begins_the_next_replica_when_the_one_before_is_ready() -> None:
     harness = running(service(replicas=3, max_unavailable=1))
     old = {job.id for job in replicas(harness)}
-    harness.tell(inputs.RestartService("web", "root"))
+    harness.tell(policy_inputs.RestartService("web", "root"))
     least = 3
     harness.tick()
     while act(harness) or harness.engine.next_at < float("inf"):
@@ -112,7 +118,7 @@ def test_a_second_restart_waits_for_the_replica_that_is_still_being_ended() -> N
     harness = running(service(), nodes=1)
     (first,) = replicas(harness)
     for _ in range(2):
-        harness.tell(inputs.RestartService("web", "root"))
+        harness.tell(policy_inputs.RestartService("web", "root"))
         assert harness.tick() == []
     _, last = replicas(harness)
     assert last.id == 3
@@ -125,8 +131,8 @@ def test_a_second_restart_waits_for_the_replica_that_is_still_being_ended() -> N
 def test_replicas_on_nodes_that_do_not_report_are_not_restarted() -> None:
     harness = running(service(replicas=3))
     for node in ("gpu0", "gpu1"):
-        harness.tell(inputs.LinkWentDown(node, "the controller has just started"))
-    harness.tell(inputs.RestartService("web", "root"))
+        harness.tell(agent_inputs.LinkWentDown(node, "the controller has just started"))
+    harness.tell(policy_inputs.RestartService("web", "root"))
     settle(harness)
     assert [job.stopping for job in replicas(harness)] == [None, None, None]
     harness.join("gpu0", running_on(harness, "gpu0"))
@@ -139,7 +145,7 @@ def test_replicas_on_nodes_that_do_not_report_are_not_restarted() -> None:
 
 def test_max_unavailable_0_starts_each_replacement_first() -> None:
     harness = running(service(replicas=2, max_unavailable=0, health=HEALTH))
-    harness.tell(inputs.RestartService("web", "root"))
+    harness.tell(policy_inputs.RestartService("web", "root"))
     harness.tick()
     while act(harness):
         assert sum(job.healthy is True and job.stopping is None for job in replicas(harness)) >= 2
@@ -152,7 +158,7 @@ def test_a_reload_with_the_same_command_restarts_nothing() -> None:
     harness = running(service(replicas=2))
     jobs = [job.id for job in replicas(harness)]
     other = pipeline_with(service(replicas=2, max_unavailable=2, ready_after_s=1.0))
-    harness.tell(inputs.ApplyConfig("other", "root", other))
+    harness.tell(controller_inputs.ApplyConfig("other", "root", other))
     settle(harness)
     assert [job.id for job in replicas(harness)] == jobs
 
@@ -160,7 +166,7 @@ def test_a_reload_with_the_same_command_restarts_nothing() -> None:
 def test_larger_replicas_do_not_get_the_gpus_of_the_smaller_ones() -> None:
     harness = running(service(replicas=1), nodes=2)
     (job,) = replicas(harness)
-    harness.tell(inputs.ApplyConfig("other", "root", pipeline_with(service(gpus=8))))
+    harness.tell(controller_inputs.ApplyConfig("other", "root", pipeline_with(service(gpus=8))))
     settle(harness)
     (larger,) = replicas(harness)
     assert larger.id != job.id
@@ -169,7 +175,7 @@ def test_larger_replicas_do_not_get_the_gpus_of_the_smaller_ones() -> None:
 
 def test_a_service_that_leaves_scheduler_toml_ends() -> None:
     harness = running(service(replicas=2), service("api"))
-    harness.tell(inputs.ApplyConfig("other", "root", pipeline_with(service("api"))))
+    harness.tell(controller_inputs.ApplyConfig("other", "root", pipeline_with(service("api"))))
     settle(harness)
     assert replicas(harness) == []
     assert len(replicas(harness, "api")) == 1
@@ -178,24 +184,28 @@ def test_a_service_that_leaves_scheduler_toml_ends() -> None:
 
 def test_scale_lasts_until_scheduler_toml_has_another_number() -> None:
     harness = running(service(replicas=2))
-    harness.tell(inputs.ScaleService("web", 3, "root"))
+    harness.tell(policy_inputs.ScaleService("web", 3, "root"))
     settle(harness)
     assert len(replicas(harness)) == 3
-    harness.tell(inputs.ApplyConfig("other", "root", pipeline_with(service(replicas=2, priority=60))))
+    harness.tell(
+        controller_inputs.ApplyConfig("other", "root", pipeline_with(service(replicas=2, priority=60)))
+    )
     settle(harness)
     assert len(replicas(harness)) == 3
-    harness.tell(inputs.ApplyConfig("again", "root", pipeline_with(service(replicas=1, priority=60))))
+    harness.tell(
+        controller_inputs.ApplyConfig("again", "root", pipeline_with(service(replicas=1, priority=60)))
+    )
     settle(harness)
     assert len(replicas(harness)) == 1
-    harness.tell(inputs.ScaleService("web", 0, "root"))
+    harness.tell(policy_inputs.ScaleService("web", 0, "root"))
     settle(harness)
     assert replicas(harness) == []
-    harness.tell(inputs.ScaleService("web", None, "root"))
+    harness.tell(policy_inputs.ScaleService("web", None, "root"))
     settle(harness)
     assert len(replicas(harness)) == 1
-    assert harness.refuse(inputs.ScaleService("wbe", 1, "root")).code == "not_found"
-    assert harness.refuse(inputs.ScaleService("web", -1, "root")).where == "replicas"
-    assert harness.refuse(inputs.RestartService("wbe", "root")).code == "not_found"
+    assert harness.refuse(policy_inputs.ScaleService("wbe", 1, "root")).code == "not_found"
+    assert harness.refuse(policy_inputs.ScaleService("web", -1, "root")).where == "replicas"
+    assert harness.refuse(policy_inputs.RestartService("wbe", "root")).code == "not_found"
 
 
 def test_a_service_that_no_node_can_hold_says_why_and_starts_when_one_can() -> None:
@@ -213,15 +223,15 @@ def test_a_service_that_no_node_can_hold_says_why_and_starts_when_one_can() -> N
 def test_an_unhealthy_replica_restarts_with_its_delay() -> None:
     harness = running(service(health=HEALTH))
     (job,) = replicas(harness)
-    harness.tell(inputs.HealthReported(job.id, job.attempt, healthy=False, why="exit code 1"))
+    harness.tell(agent_inputs.HealthReported(job.id, job.attempt, healthy=False, why="exit code 1"))
     assert job.stopping is Reason.UNHEALTHY
     harness.exit(job.id, 0)  # a server that ends well after the order is unhealthy all the same
     assert (job.state, job.reason) == (JobState.QUEUED, Reason.UNHEALTHY)
     assert job.detail == "restart 1 in 10s: unhealthy: exit code 1"
     settle(harness)
     assert (job.state, job.attempt, job.healthy) == (JobState.RUNNING, 2, True)
-    harness.tell(inputs.HealthReported(job.id, 1, healthy=False))
-    harness.tell(inputs.HealthReported(job.id, 2, healthy=False, node="gpu9"))
+    harness.tell(agent_inputs.HealthReported(job.id, 1, healthy=False))
+    harness.tell(agent_inputs.HealthReported(job.id, 2, healthy=False, node="gpu9"))
     assert job.healthy is True
 
 
@@ -236,7 +246,7 @@ def test_a_drained_node_gives_its_replica_to_another_before_it_ends() -> None:
     harness.start(new.id)
     harness.tick()
     assert old.stopping is None
-    harness.tell(inputs.HealthReported(new.id, 1, healthy=True))
+    harness.tell(agent_inputs.HealthReported(new.id, 1, healthy=True))
     harness.tick()
     assert old.stopping is Reason.SERVICE
     settle(harness)
@@ -249,7 +259,7 @@ def test_maintenance_moves_replicas_half_an_hour_before_it_begins() -> None:
     (job,) = replicas(harness)
     (node,) = harness.nodes_of(job.id)
     begins = harness.now + 86_400
-    harness.tell(inputs.Reserve(ReservationSpec("pdu", begins, 3_600.0, (node,)), "root"))
+    harness.tell(policy_inputs.Reserve(ReservationSpec("pdu", begins, 3_600.0, (node,)), "root"))
     settle(harness)
     assert replicas(harness) == [job]
     harness.exit(job.id, 1)
@@ -267,7 +277,7 @@ def test_a_replica_that_cannot_move_runs_on_and_its_replacement_is_cancelled_aft
     harness = running(service(health=HEALTH), nodes=1)
     (job,) = replicas(harness)
     begins = harness.now + MOVE_BEFORE_S
-    harness.tell(inputs.Reserve(ReservationSpec("pdu", begins, 3_600.0, ("gpu0",)), "root"))
+    harness.tell(policy_inputs.Reserve(ReservationSpec("pdu", begins, 3_600.0, ("gpu0",)), "root"))
     settle(harness)
     assert [each.state for each in replicas(harness)] == [JobState.RUNNING, JobState.QUEUED]
     harness.now = begins + 3_600
@@ -281,9 +291,9 @@ def test_an_idle_replica_is_flagged_and_not_ended() -> None:
     harness.join("gpu0")
     settle(harness)
     (job,) = replicas(harness)
-    harness.tell(inputs.GpusIdle(job.id, 1, harness.now))
+    harness.tell(agent_inputs.GpusIdle(job.id, 1, harness.now))
     harness.now += 3_600
-    harness.tell(inputs.GpusIdle(job.id, 1, harness.now))
+    harness.tell(agent_inputs.GpusIdle(job.id, 1, harness.now))
     assert job.idle_since is not None
     assert (job.idle_until, job.stopping) == (None, None)
 
@@ -291,18 +301,18 @@ def test_an_idle_replica_is_flagged_and_not_ended() -> None:
 def test_users_cannot_change_the_request_of_a_replica() -> None:
     harness = running(service())
     (job,) = replicas(harness)
-    refused = harness.refuse(inputs.Edit(job.id, "ada", {"priority": 1}))
+    refused = harness.refuse(job_inputs.Edit(job.id, "ada", {"priority": 1}))
     assert refused.message == f"job {job.id} is a replica of service web"
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        lambda harness: harness.tell(inputs.RestartService("web", "root")),
+        lambda harness: harness.tell(policy_inputs.RestartService("web", "root")),
         lambda harness: harness.tell_drain(harness.nodes_of(replicas(harness)[0].id)[0]),
         lambda harness: harness.exit(replicas(harness)[0].id, 1),
-        lambda harness: harness.tell(inputs.ScaleService("web", 3, "root")),
-        lambda harness: harness.tell(inputs.Cancel(replicas(harness)[0].id, "ada")),
+        lambda harness: harness.tell(policy_inputs.ScaleService("web", 3, "root")),
+        lambda harness: harness.tell(job_inputs.Cancel(replicas(harness)[0].id, "ada")),
     ],
     ids=["restart", "drain", "failure", "scale", "cancel"],
 )

@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC
 
-from controller.core.model import inputs
+from controller.core.model.inputs import (
+    agent_inputs,
+    controller_inputs,
+    job_inputs,
+    node_inputs,
+    policy_inputs,
+)
 from controller.core.quota.budget_rules import Budget, BudgetRules
 from controller.core.quota.hours.timetable import HoursTable, Timetable
 from controller.core.quota.hours.week_hours import WeekHours, windows_of
@@ -32,22 +38,24 @@ def world_with_every_kind_of_note() -> EngineHarness:
     rules = replace(pipeline.rules, budgets=budgets, timetable=timetable)
     harness = EngineHarness(replace(pipeline, rules=rules))
     harness.join("a")
-    harness.tell(inputs.ScaleService("web", 0, "root"))
-    harness.tell(inputs.PinKey("a", "ssh-ed25519 AAAA", "root"))
-    harness.tell(inputs.SetQuota("user", "ada", Quota(Limits(gpus=8)), "root"))
-    harness.tell(inputs.SetShare("ml", 2.0, "root", soft=0.5, hard=0.9))
+    harness.tell(policy_inputs.ScaleService("web", 0, "root"))
+    harness.tell(node_inputs.PinKey("a", "ssh-ed25519 AAAA", "root"))
+    harness.tell(policy_inputs.SetQuota("user", "ada", Quota(Limits(gpus=8)), "root"))
+    harness.tell(policy_inputs.SetShare("ml", 2.0, "root", soft=0.5, hard=0.9))
     harness.tell(
-        inputs.Reserve(ReservationSpec("r", starts_at=harness.now + 9e5, duration_s=60, nodes=("a",)), "ann")
+        policy_inputs.Reserve(
+            ReservationSpec("r", starts_at=harness.now + 9e5, duration_s=60, nodes=("a",)), "ann"
+        )
     )
-    harness.tell(inputs.OffQueueProcessSeen("a", "GPU-0", "eve", 7, "python"))
-    harness.tell(inputs.OffQueueProcessSeen("a", "GPU-1", "eve", 8, "python"))
-    harness.tell(inputs.OffQueueProcessGone("a", "GPU-1", "eve"))
-    harness.tell(inputs.ApplyConfig("digest", "root"))
+    harness.tell(agent_inputs.OffQueueProcessSeen("a", "GPU-0", "eve", 7, "python"))
+    harness.tell(agent_inputs.OffQueueProcessSeen("a", "GPU-1", "eve", 8, "python"))
+    harness.tell(agent_inputs.OffQueueProcessGone("a", "GPU-1", "eve"))
+    harness.tell(controller_inputs.ApplyConfig("digest", "root"))
     asked = WorkloadSpec((WorkloadTask("one", spec(1, hold=True)),))
-    harness.tell(inputs.SubmitWorkload(asked, "ada"))
+    harness.tell(job_inputs.SubmitWorkload(asked, "ada"))
     for _ in range(12):  # because a run time is predicted only after several jobs of the same kind
         job = harness.submit(spec(1, time_limit_s=7_200, datasets=("imagenet",)))
-        harness.tell(inputs.NoteStart(job, "likely", harness.now + 60))
+        harness.tell(controller_inputs.NoteStart(job, "likely", harness.now + 60))
         harness.tick()
         harness.start(job)
         harness.now += 3_600

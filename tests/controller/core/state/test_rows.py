@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from controller.core.cluster.node import JUST_STARTED
 from controller.core.engine import Engine
-from controller.core.model import inputs
 from controller.core.model.events.nodes import NodeWentAway
+from controller.core.model.inputs import agent_inputs, controller_inputs, node_inputs
 from controller.core.state.apply import apply
 from controller.core.state.job_and_node_rows import job_row, node_row, restore_state
 from controller.core.state.state import State
@@ -19,7 +19,7 @@ def restarted(harness: EngineHarness) -> Engine:
     jobs = [job_row(job, with_spec=True) for job in harness.state.jobs.values()]
     unsettled = restore_state(state, jobs, [node_row(node) for node in harness.state.nodes])
     engine = Engine(PIPELINE, state)
-    harness.events += engine.handle(inputs.ControllerStarted(unsettled), harness.now).events
+    harness.events += engine.handle(controller_inputs.ControllerStarted(unsettled), harness.now).events
     return engine
 
 
@@ -27,9 +27,9 @@ def test_a_start_marks_connected_nodes_as_away_and_records_it() -> None:
     harness = EngineHarness()
     for name in ("a", "b", "lost"):
         harness.join(name)
-    harness.tell(inputs.AddNode("new", {}))
+    harness.tell(node_inputs.AddNode("new", {}))
     harness.tell_drain("b")
-    harness.tell(inputs.LinkWentDown("lost", "cut"))
+    harness.tell(agent_inputs.LinkWentDown("lost", "cut"))
     harness.submit(spec(1))
     harness.tick()
     before = len(harness.events)
@@ -43,13 +43,13 @@ def test_the_journal_adds_up_to_the_rows_across_a_restart() -> None:
     harness = EngineHarness()
     harness.join("a")
     harness.join("b")
-    harness.tell(inputs.LinkWentDown("b", "cut"))
+    harness.tell(agent_inputs.LinkWentDown("b", "cut"))
     harness.tell_drain("b")
     engine = restarted(harness)
     for given in (
-        inputs.Drain("a", "root", "why"),
-        inputs.Resume("b", "root"),
-        inputs.AddNode("a", {"x": "y"}),
+        node_inputs.Drain("a", "root", "why"),
+        node_inputs.Resume("b", "root"),
+        node_inputs.AddNode("a", {"x": "y"}),
     ):
         harness.events += engine.handle(given, harness.now).events
     folded = State(PIPELINE.order)

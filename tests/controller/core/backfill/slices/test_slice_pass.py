@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from controller.core.model import inputs
+from controller.core.model.inputs import agent_inputs
 from controller.plugins.orders.by_service import AttainedServiceOrder, ExpectedRemainingOrder
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.agent.reports import AttemptStatus, Checkpoint
@@ -44,7 +44,7 @@ def give_way(harness: EngineHarness, job: int) -> None:
         ended = AttemptStatus(
             job, attempt, 100 + job, began, harness.now, None, 15, "preempted", checkpoint=saved
         )
-        harness.tell(inputs.AgentReported(node, ended))
+        harness.tell(agent_inputs.AgentReported(node, ended))
 
 
 def test_a_job_gives_way_after_its_slice_and_comes_back() -> None:

@@ -10,9 +10,9 @@ import pytest
 from controller.api.views.resources import job_view
 from controller.core.explain.never_fits import never_fits
 from controller.core.framework.interfaces import Backfill, PreemptionGuards
-from controller.core.model import inputs
 from controller.core.model.decision.effects import SendToNode
 from controller.core.model.events.attempts import JobShrunk
+from controller.core.model.inputs import agent_inputs, job_inputs
 from controller.core.quota.quota_config import QuotaConfig
 from controller.plugins.backfill.kinds import Conservative, Easy
 from controller.plugins.preemption.by_priority import PriorityStrategy
@@ -138,7 +138,7 @@ def test_a_quota_below_the_threshold_refuses() -> None:
     harness = harness_of(
         "a", "b", "c", rules=QuotaConfig(provider=LocalQuotas(users={"*": QuotaTable(gpus=15)}))
     )
-    assert harness.refuse(inputs.Submit(gang(3, min_nodes=2), "ada")).code == "over_quota"
+    assert harness.refuse(job_inputs.Submit(gang(3, min_nodes=2), "ada")).code == "over_quota"
 
 
 def test_all_nodes_may_become_free_before_the_assembly_time() -> None:
@@ -189,10 +189,10 @@ def test_gang_continues_without_a_member_that_never_started() -> None:
     job = harness.submit(gang(2, min_nodes=1, on_failure=MemberFailure.CONTINUE))
     harness.tick()
     begun = AttemptStatus(job, 1, 7, harness.now)
-    harness.tell(inputs.AgentReported("a", begun))
+    harness.tell(agent_inputs.AgentReported("a", begun))
     harness.now += 5
     harness.tell(
-        inputs.AgentReported("b", AttemptStatus(job, 1, ended_at=harness.now, why="launch_failed: no"))
+        agent_inputs.AgentReported("b", AttemptStatus(job, 1, ended_at=harness.now, why="launch_failed: no"))
     )
     assert (harness.job(job).state, harness.job(job).started_at) == (JobState.RUNNING, harness.now - 5)
     harness.exit(job, 0, node="a")
@@ -205,7 +205,7 @@ def test_gang_completes_although_a_member_fails_to_start_after_the_rest_ended() 
     harness.tick()
     harness.exit(job, 0, node="a")
     harness.tell(
-        inputs.AgentReported("b", AttemptStatus(job, 1, ended_at=harness.now, why="launch_failed: no"))
+        agent_inputs.AgentReported("b", AttemptStatus(job, 1, ended_at=harness.now, why="launch_failed: no"))
     )
     assert harness.job(job).state is JobState.COMPLETED
 
@@ -355,10 +355,10 @@ def test_an_elastic_job_grows_while_no_job_waits() -> None:
     assert (start.job, start.attempt, start.env["CORRAL_NODES"]) == (job, 1, "b,c,a")
     assert (start.env["CORRAL_MIN_NODES"], start.env["CORRAL_MAX_NODES"]) == ("1", "3")
     assert harness.job(job).state is JobState.RUNNING
-    harness.tell(inputs.AgentReported("a", AttemptStatus(job, 1, ready=True)))
+    harness.tell(agent_inputs.AgentReported("a", AttemptStatus(job, 1, ready=True)))
     assert harness.sent[-1] == SendToNode("a", Go(job, 1))
-    harness.tell(inputs.AgentReported("a", AttemptStatus(job, 1, 7, harness.now)))
-    harness.tell(inputs.Release(waiting, "ada"))
+    harness.tell(agent_inputs.AgentReported("a", AttemptStatus(job, 1, 7, harness.now)))
+    harness.tell(job_inputs.Release(waiting, "ada"))
     assert harness.tick() == []
     harness.exit(job)
     assert harness.job(job).state is JobState.COMPLETED

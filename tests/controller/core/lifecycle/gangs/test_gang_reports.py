@@ -6,9 +6,10 @@ import pytest
 
 from controller.core.invariants import find_violations
 from controller.core.lifecycle.attempt_reports import merge_member_reports
-from controller.core.model import inputs
 from controller.core.model.events.attempts import MembersExited, MembersStarted
-from controller.core.model.inputs import AgentReported, Input, MembersReported
+from controller.core.model.inputs import job_inputs
+from controller.core.model.inputs.agent_inputs import AgentReported, MembersReported
+from controller.core.model.inputs.input import Input
 from controller.core.state.job_and_node_rows import job_row, node_row
 from controller.core.state.note_rows import all_notes
 from tests.engine_harness import EngineHarness, spec
@@ -111,7 +112,7 @@ def test_a_failed_member_stops_the_running_members() -> None:
 
 
 OTHER = AttemptStatus(2, 1, 8, 1_000.0)
-CANCEL = inputs.Cancel(5, "ada")
+CANCEL = job_inputs.Cancel(5, "ada")
 MERGED: list[tuple[str, list[Input], list[Input]]] = [
     ("one report", [AgentReported("a", RUNS)], [AgentReported("a", RUNS)]),
     (

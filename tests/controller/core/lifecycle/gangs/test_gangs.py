@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.core.model import inputs
+from controller.core.model.inputs import agent_inputs, job_inputs
 from controller.core.state.job_and_node_rows import job_row, load_job
 from controller.core.state.state import State
 from tests.engine_harness import EngineHarness, spec
@@ -24,7 +24,7 @@ def gang() -> tuple[EngineHarness, int]:
 
 
 def ready(harness: EngineHarness, job: int, node: str) -> None:
-    harness.tell(inputs.AgentReported(node, AttemptStatus(job, harness.job(job).attempt, ready=True)))
+    harness.tell(agent_inputs.AgentReported(node, AttemptStatus(job, harness.job(job).attempt, ready=True)))
 
 
 def sent(harness: EngineHarness, kind: type) -> list[str]:
@@ -55,7 +55,7 @@ def test_barrier_stays_closed_when_a_member_cannot_start() -> None:
     assert sent(harness, Stop) == ["a", "b"]
     for node in "ab":
         status = AttemptStatus(job, 1, ended_at=harness.now, why="member_failed", ready=True)
-        harness.tell(inputs.AgentReported(node, status))
+        harness.tell(agent_inputs.AgentReported(node, status))
     assert sent(harness, Go) == []
     assert (harness.job(job).state, harness.job(job).reason) == (JobState.FAILED, Reason.LAUNCH_FAILED)
 
@@ -79,8 +79,10 @@ def test_member_that_missed_its_go_order_gets_it_again() -> None:
     for node in "abc":
         ready(harness, job, node)
     sent(harness, Go)
-    harness.tell(inputs.AgentReported("a", AttemptStatus(job, 1, pid=5, started_at=harness.now, ready=True)))
-    harness.tell(inputs.LinkWentDown("b", "cut"))
+    harness.tell(
+        agent_inputs.AgentReported("a", AttemptStatus(job, 1, pid=5, started_at=harness.now, ready=True))
+    )
+    harness.tell(agent_inputs.LinkWentDown("b", "cut"))
     harness.join("b", attempts=(AttemptStatus(job, 1, ready=True),))
     assert sent(harness, Go) == ["b", "c"]
 
@@ -89,7 +91,7 @@ def test_barrier_of_a_cancelled_gang_stays_closed() -> None:
     harness, job = gang()
     ready(harness, job, "a")
     ready(harness, job, "b")
-    harness.tell(inputs.Cancel(job, "ada"))
+    harness.tell(job_inputs.Cancel(job, "ada"))
     ready(harness, job, "c")
     assert sent(harness, Go) == []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from controller.core.forecast.forecast import forecast, fork
-from controller.core.model import inputs
+from controller.core.model.inputs import job_inputs
 from tests.engine_harness import EngineHarness, spec
 from wire.job.start_conditions import Dependency, Restart, RestartWhen, Until
 from wire.names import JobState, Reason
@@ -33,7 +33,7 @@ def test_at_most_the_limit_of_elements_runs_at_once(harness: EngineHarness) -> N
     harness.start(array + 1)
     harness.exit(array + 1, code=3)
     assert started(harness) == ["1_2"]
-    harness.tell(inputs.Cancel(array + 3, "ada"))
+    harness.tell(job_inputs.Cancel(array + 3, "ada"))
     harness.start(array)
     harness.exit(array)
     assert started(harness) == ["1_4"]
@@ -41,9 +41,9 @@ def test_at_most_the_limit_of_elements_runs_at_once(harness: EngineHarness) -> N
 
 def test_a_held_element_gives_its_slot_to_the_next(harness: EngineHarness) -> None:
     array = harness.submit(spec(1, array="0-3%1"))
-    harness.tell(inputs.Hold(array, "ada"))
+    harness.tell(job_inputs.Hold(array, "ada"))
     assert started(harness) == ["1_1"]
-    harness.tell(inputs.Release(array, "ada"))
+    harness.tell(job_inputs.Release(array, "ada"))
     assert started(harness) == []
     harness.start(array + 1)
     harness.exit(array + 1)
@@ -53,7 +53,7 @@ def test_a_held_element_gives_its_slot_to_the_next(harness: EngineHarness) -> No
 def test_an_array_that_is_held_takes_slots_as_it_is_released(harness: EngineHarness) -> None:
     array = harness.submit(spec(1, array="0-2%1", hold=True))
     for element in (2, 0, 1):
-        harness.tell(inputs.Release(array + element, "ada"))
+        harness.tell(job_inputs.Release(array + element, "ada"))
     assert started(harness) == ["1_2"]
     harness.start(array + 2)
     harness.exit(array + 2)
@@ -82,7 +82,7 @@ def test_dependencies_open_before_slots_are_given(harness: EngineHarness) -> Non
 def test_a_cancelled_array_frees_its_throttle(harness: EngineHarness) -> None:
     first = harness.submit(spec(1, hold=True))
     array = harness.submit(spec(1, array="0-9%2", after=(Dependency(Until.OK, str(first)),)))
-    harness.tell(inputs.Cancel(first, "ada"))
+    harness.tell(job_inputs.Cancel(first, "ada"))
     assert {harness.job(array + element).state for element in range(10)} == {JobState.CANCELLED}
     assert harness.engine.due_jobs.throttles.by_group == {}
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from controller.core.forecast.forecast import forecast, fork
-from controller.core.model import inputs
 from controller.core.model.decision.decision import Accepted
 from controller.core.model.events.attempts import JobEnded
 from controller.core.model.events.queued import DependencyDecided, GateOpened
+from controller.core.model.inputs import agent_inputs, controller_inputs, job_inputs
 from controller.core.model.wait_state import WaitRules
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.agent.reports import AttemptStatus, Checkpoint
@@ -81,7 +81,7 @@ def test_checkpoint_dependency_is_met_although_the_job_then_fails(harness: Engin
     harness.start(first)
     saved = Checkpoint("/c/1", at=5.0)
     over = AttemptStatus(first, 1, 7, 1.0, 2.0, code=1, checkpoint=saved)
-    harness.tell(inputs.AgentReported("a", over))
+    harness.tell(agent_inputs.AgentReported("a", over))
     assert started(harness) == [second]
 
 
@@ -114,7 +114,7 @@ def test_dependency_on_an_array_covers_all_its_elements(harness: EngineHarness) 
     run(harness, array)
     run(harness, array + 2)
     assert started(harness) == [third]
-    harness.tell(inputs.Cancel(array + 1, "ada"))
+    harness.tell(job_inputs.Cancel(array + 1, "ada"))
     harness.exit(array + 1, None, signal=15)
     assert started(harness) == [broken]
     assert harness.job(clean).state is JobState.CANCELLED
@@ -153,12 +153,12 @@ def test_a_dependency_that_is_met_already_does_not_wait(harness: EngineHarness) 
 def test_an_impossible_dependency_is_refused(harness: EngineHarness, until: Until, message: str) -> None:
     first = harness.submit(spec(1))
     run(harness, first, code=3)
-    refusal = harness.refuse(inputs.Submit(spec(1, after=after(until, first)), "ada"))
+    refusal = harness.refuse(job_inputs.Submit(spec(1, after=after(until, first)), "ada"))
     assert (refusal.where, refusal.message) == ("after", message)
 
 
 def test_an_unknown_job_is_named(harness: EngineHarness) -> None:
-    refusal = harness.refuse(inputs.Submit(spec(1, after=after(OK, 7)), "ada"))
+    refusal = harness.refuse(job_inputs.Submit(spec(1, after=after(OK, 7)), "ada"))
     assert (refusal.where, refusal.message) == ("after[0]", "there is no job 7 to wait for")
 
 
@@ -166,10 +166,10 @@ def test_old_jobs_of_the_store_count_by_their_end_state(harness: EngineHarness) 
     """A job can only depend on jobs with an id, so it can depend neither on itself nor on later jobs."""
     known = {"7": JobState.COMPLETED, "8": JobState.FAILED}
     harness.state.next_job = 10
-    reply = harness.tell(inputs.Submit(spec(1, after=after(OK, 7)), "ada", known=known)).reply
+    reply = harness.tell(job_inputs.Submit(spec(1, after=after(OK, 7)), "ada", known=known)).reply
     assert isinstance(reply, Accepted)
     assert started(harness) == [10]
-    refusal = harness.refuse(inputs.Submit(spec(1, after=after(OK, 8)), "ada", known=known))
+    refusal = harness.refuse(job_inputs.Submit(spec(1, after=after(OK, 8)), "ada", known=known))
     assert refusal.message == "the job could never start: job 8 can no longer succeed: it is FAILED"
 
 
@@ -178,7 +178,7 @@ def test_an_impossible_dependency_cancels_the_whole_chain(harness: EngineHarness
     first = last = harness.submit(spec(1))
     for _ in range(2_000):
         last = harness.submit_unchecked(spec(1, after=after(OK, last)))
-    harness.tell(inputs.Cancel(first, "ada"))
+    harness.tell(job_inputs.Cancel(first, "ada"))
     assert harness.job(last).state is JobState.CANCELLED
     assert harness.engine.due_jobs.dependencies.edges == []
 
@@ -262,7 +262,7 @@ def test_data_dependencies_below_data_roots(harness: EngineHarness) -> None:
     assert started(harness) == []
     assert harness.why(job).sentence == "waits for /data/set/READY to exist"
     assert harness.engine.due_jobs.dependencies.data_paths == ["/data/set/READY"]
-    harness.tell(inputs.DataFound("/data/set/READY"))
+    harness.tell(controller_inputs.DataFound("/data/set/READY"))
     assert started(harness) == [job]
     assert harness.engine.due_jobs.dependencies.data_paths == []
 
@@ -278,7 +278,7 @@ def test_data_dependencies_below_data_roots(harness: EngineHarness) -> None:
 )
 def test_data_elsewhere_is_refused(path: str, message: str) -> None:
     harness = EngineHarness(replace(PIPELINE, waiting=WaitRules(data_roots=("/data",))))
-    refusal = harness.refuse(inputs.Submit(spec(1, after=(Dependency(Until.DATA, path=path),)), "ada"))
+    refusal = harness.refuse(job_inputs.Submit(spec(1, after=(Dependency(Until.DATA, path=path),)), "ada"))
     assert (refusal.where, refusal.message) == ("after[0]", message)
 
 

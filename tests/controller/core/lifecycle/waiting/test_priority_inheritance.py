@@ -8,8 +8,8 @@ import pytest
 
 from controller.core.framework.interfaces import PreemptionGuards
 from controller.core.lifecycle.waiting.priority_inheritance import inherited_text
-from controller.core.model import inputs
 from controller.core.model.events.queued import PriorityInherited
+from controller.core.model.inputs import job_inputs
 from controller.core.model.wait_state import WaitRules
 from controller.core.queue.order import Order
 from controller.plugins.orders.aging import AgingOrder
@@ -64,15 +64,15 @@ def test_priority_is_inherited_along_a_chain() -> None:
     second = harness.submit(spec(1, priority=30, after=after(first)))
     third = harness.submit(spec(1, priority=20, after=after(second)))
     assert priorities(harness, first, second, third) == [30, 30, 20]
-    harness.tell(inputs.Edit(third, "ada", {"priority": 80}))
+    harness.tell(job_inputs.Edit(third, "ada", {"priority": 80}))
     assert priorities(harness, first, second, third) == [80, 80, 80]
     assert harness.restarted().job(first).priority == 80
-    harness.tell(inputs.Edit(third, "ada", {"priority": 40}))
+    harness.tell(job_inputs.Edit(third, "ada", {"priority": 40}))
     assert priorities(harness, first, second, third) == [40, 40, 40]
-    harness.tell(inputs.Cancel(third, "ada"))
+    harness.tell(job_inputs.Cancel(third, "ada"))
     assert priorities(harness, first, second) == [30, 30]
     assert harness.why(first).sentence.endswith(f"inherited 30 from job {second}")
-    harness.tell(inputs.Edit(second, "ada", {"after": None}))
+    harness.tell(job_inputs.Edit(second, "ada", {"after": None}))
     assert priorities(harness, first, second) == [10, 30]
 
 
@@ -81,7 +81,7 @@ def test_the_highest_lent_priority_counts() -> None:
     low = harness.submit(spec(1, priority=10))
     heirs = [harness.submit(spec(1, priority=each, after=after(low))) for each in (60, 90, 90, 70)]
     for heir, left in zip([heirs[1], heirs[2], heirs[0], heirs[3]], (90, 70, 70, 10), strict=True):
-        harness.tell(inputs.Cancel(heir, "ada"))
+        harness.tell(job_inputs.Cancel(heir, "ada"))
         assert priorities(harness, low) == [left]
     inherited = [event.priority for event in harness.events if isinstance(event, PriorityInherited)]
     assert inherited == [60, 90, 70, 0], "a job of the same priority changes nothing"
@@ -103,7 +103,7 @@ def test_inheritance_ends_when_the_dependency_is_met(until: Until) -> None:
     job = harness.submit(spec(1, priority=10))
     harness.submit(spec(1, priority=90, after=after(other, job, until=until), after_count=1))
     assert priorities(harness, other, job) == [90, 90]
-    harness.tell(inputs.Cancel(job, "ada"))
+    harness.tell(job_inputs.Cancel(job, "ada"))
     happened = until in (Until.NOT_OK, Until.ENDED)
     assert priorities(harness, other) == [10 if happened else 90], "one of the two was enough"
 
@@ -113,9 +113,9 @@ def test_a_held_job_passes_on_no_priority() -> None:
     low = harness.submit(spec(1, priority=10))
     heir = harness.submit(spec(1, priority=90, after=after(low), hold=True))
     assert priorities(harness, low) == [10]
-    harness.tell(inputs.Release(heir, "ada"))
+    harness.tell(job_inputs.Release(heir, "ada"))
     assert priorities(harness, low) == [90]
-    harness.tell(inputs.Hold(heir, "ada"))
+    harness.tell(job_inputs.Hold(heir, "ada"))
     assert priorities(harness, low) == [10]
 
 
@@ -156,9 +156,9 @@ def test_a_running_job_keeps_its_inherited_priority_while_a_job_lends_it(ends: s
     harness.tick()
     assert (harness.job(low).stopping, harness.job(middle).claim) == (None, ())
     end = {
-        "cancel": inputs.Cancel(heir, "ada"),
-        "hold": inputs.Hold(heir, "ada"),
-        "edit": inputs.Edit(heir, "ada", {"after": []}),
+        "cancel": job_inputs.Cancel(heir, "ada"),
+        "hold": job_inputs.Hold(heir, "ada"),
+        "edit": job_inputs.Edit(heir, "ada", {"after": []}),
     }
     harness.tell(end[ends])
     assert harness.engine.next_at <= harness.now

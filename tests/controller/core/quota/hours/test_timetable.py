@@ -11,9 +11,9 @@ import pytest
 from controller.config import ConfigRefused, load_text
 from controller.core.engine import Engine
 from controller.core.forecast.forecast import forecast, fork
-from controller.core.model import inputs
 from controller.core.model.events.event import Event
 from controller.core.model.events.tenants import HoursChanged
+from controller.core.model.inputs import controller_inputs, job_inputs, policy_inputs
 from controller.core.model.job import NEVER
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.state.state import State
@@ -106,7 +106,7 @@ def test_a_job_that_only_the_night_allows_is_accepted_by_day() -> None:
     wide = harness.submit(job(16, nodes=2, project="batch"))
     harness.tick()
     assert running(harness, wide) == [False]
-    refusal = harness.refuse(inputs.Submit(job(24, nodes=3, project="batch"), "ada"))
+    refusal = harness.refuse(job_inputs.Submit(job(24, nodes=3, project="batch"), "ada"))
     assert "quota of project 'batch' on GPUs" in refusal.message
     harness.tick_at(MONDAY + 8 * HOUR)
     assert running(harness, wide) == [True]
@@ -152,7 +152,7 @@ def test_a_job_without_a_limit_does_not_prolong_a_forecast_over_the_hours() -> N
 def test_an_order_of_an_operator_comes_before_the_hours() -> None:
     harness = harness_of()
     harness.tick_at(MONDAY + 8 * HOUR)
-    harness.tell(inputs.SetQuota("project", "batch", Quota(Limits(gpus=24)), "root"))
+    harness.tell(policy_inputs.SetQuota("project", "batch", Quota(Limits(gpus=24)), "root"))
     jobs = [harness.submit(job(project="batch")) for _ in range(4)]
     harness.tick()
     assert running(harness, *jobs) == [True, True, True, False]
@@ -213,7 +213,7 @@ def first_project(harness: EngineHarness) -> str:
             harness.start(number)
             harness.exit(number)
         else:
-            harness.tell(inputs.Cancel(number, "root"))
+            harness.tell(job_inputs.Cancel(number, "root"))
     return found
 
 
@@ -228,7 +228,7 @@ def test_weights_of_the_night() -> None:
     assert accounts[()].weights == 20.0
     assert harness.state.shares.version > version
     assert first_project(harness) == "batch"
-    harness.tell(inputs.SetShare("batch", 2.0, "root"))
+    harness.tell(policy_inputs.SetShare("batch", 2.0, "root"))
     assert accounts["batch",].weight == 2.0  # an operator's weight comes first
     harness.tick_at(MONDAY + 21 * HOUR)
     assert accounts["batch",].weight == 2.0
@@ -244,11 +244,13 @@ def test_the_same_after_a_restart_and_under_a_new_configuration() -> None:
     after.now = harness.now
     after.tick()
     assert [each for each in after.events if isinstance(each, HoursChanged)] == []
-    harness.tell(inputs.ApplyConfig("digest", "root", pipeline_of("[quota.projects.batch]\ngpus = 3")))
+    harness.tell(
+        controller_inputs.ApplyConfig("digest", "root", pipeline_of("[quota.projects.batch]\ngpus = 3"))
+    )
     harness.tick()
     assert harness.state.hours == ()
     assert harness.state.quotas.quota(("project", "batch")).hard.gpus == 3
-    harness.tell(inputs.ApplyConfig("digest", "root", pipeline_of(NIGHT.replace("= 16", "= 32"))))
+    harness.tell(controller_inputs.ApplyConfig("digest", "root", pipeline_of(NIGHT.replace("= 16", "= 32"))))
     harness.tick()
     assert harness.state.quotas.quota(("project", "batch")).hard.gpus == 32
 
