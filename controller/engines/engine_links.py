@@ -17,7 +17,7 @@ from wire.agent.reports import Hello
 
 
 class FrameDriver(Protocol):
-    """The driver of an engine, as a DelegateLink uses it."""
+    """The part of an engine's driver that answers frames, as a DelegateLink uses it."""
 
     def problem(self, node: str) -> str:
         """Return the reason for which the node cannot be used now; empty if it can."""

@@ -19,10 +19,11 @@ from controller.core.model.inputs.input import Input
 from controller.core.model.job import Job
 from controller.core.state.state import State
 from controller.engines.contract import EngineScope, EngineType, ForeignNode, PilotAgent
-from controller.engines.driver import DriverRules, EngineDriver, Journal
+from controller.engines.driver.driver import EngineDriver
+from controller.engines.driver.driver_rules import DriverRules, Journal
+from controller.engines.driver.foreign_nodes import ForeignNodes, NodeActions
+from controller.engines.driver.record_files import RecordFiles, live_records
 from controller.engines.engine_links import DelegateLink, PilotLink
-from controller.engines.foreign_nodes import ForeignNodes, NodeActions
-from controller.engines.record_files import RecordFiles, live_records
 from controller.engines.tags import prefix_of
 from controller.nodes.link import NodeLink
 from controller.nodes.link_factory import MISSED_PINGS
@@ -100,7 +101,7 @@ class Engines:
         """Return why the foreign job of a job waits, such as `slurm:gpu: QOSGrpGRES`; empty if it does not
         wait.
         """
-        found = (each.waiting_reason(job.id, job.attempt) for each in self.drivers.values())
+        found = (each.attempts.waiting_reason(job.id, job.attempt) for each in self.drivers.values())
         return next((reason for reason in found if reason), "")
 
     def _open(self, name: str, made: EngineType) -> None:
@@ -166,14 +167,14 @@ class Engines:
             connect = partial(driver.engine.connect, node.name, agent)
             self._controller.open_link(PilotLink(name, connect, ping_s, MISSED_PINGS * ping_s))
             return
-        link = self._links[name] = DelegateLink(name, driver, ping_s, MISSED_PINGS * ping_s)
+        link = self._links[name] = DelegateLink(name, driver.frames, ping_s, MISSED_PINGS * ping_s)
         self._controller.open_link(link)
 
     def _renew(self, name: str) -> None:
         link = self._links.get(name)
         driver = next((each for each in self.drivers.values() if name in each.nodes), None)
         if link is not None and driver is not None:
-            link.renew(driver.hello(name))
+            link.renew(driver.frames.hello(name))
 
     async def _remove_node(self, engine: str, name: str) -> None:
         self._links.pop(name, None)

@@ -14,8 +14,8 @@ from controller.core.pipeline.hooks import Sample
 from controller.core.quota.usage_counters import GPU
 from controller.core.rebalance.proposals import free_gpu_layout
 from controller.core.state.state import State
+from controller.engines.driver.foreign_attempts import Presence
 from controller.engines.engines import Engines
-from controller.engines.foreign_attempts import Presence
 from wire.agent.reports import GpuSample
 from wire.cluster.quota import ANY_NAME
 from wire.names import SHOWN_STATES, WHOLE_GPU, GpuHealth, JobState, NodeState
@@ -80,8 +80,7 @@ def gpu_metrics(engine: Engine, readings: Mapping[str, Mapping[str, GpuSample]])
 def engine_metrics(engines: Engines) -> Iterator[Sample]:
     """Yield for every execution engine whether it answers, its attempts, and its failures."""
     for name, driver in sorted(engines.drivers.items()):
-        attempts = driver.attempts.values()
-        found = Counter(each.presence for each in attempts if each.record.ended_at is None)
+        found = Counter(each.presence for each in driver.attempts if each.record.ended_at is None)
         yield m.ENGINE_UP(not driver.breaker.is_open, name)
         yield from (
             m.ENGINE_JOBS(found[each], name, each.value) for each in Presence if each is not Presence.ENDED

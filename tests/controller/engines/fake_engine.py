@@ -20,10 +20,11 @@ from controller.engines.contract import (
     Seen,
     Task,
 )
-from controller.engines.driver import DriverRules, EngineDriver, Journal
+from controller.engines.driver.driver import EngineDriver
+from controller.engines.driver.driver_rules import DriverRules, Journal
+from controller.engines.driver.foreign_nodes import ForeignNodes, NodeActions
+from controller.engines.driver.record_files import RecordFiles
 from controller.engines.engine_links import DelegateChannel
-from controller.engines.foreign_nodes import ForeignNodes, NodeActions
-from controller.engines.record_files import RecordFiles
 from controller.engines.tags import prefix_of
 from wire.agent.frames import AgentFrame, ControllerFrame, unpack
 from wire.agent.orders import Settle, Start, Stop
@@ -230,21 +231,21 @@ class Rig:
     async def settle(self) -> None:
         """Make all requests that are due, and collect the reports."""
         for _ in range(3):
-            self.driver.request_all()
-            await self.driver.idle()
+            self.driver.make_requests()
+            await self.driver.runner.idle()
         self._collect()
 
     def connect(self, node: str = "fake-n1") -> Hello:
         """Open the channel of a node, and return its hello."""
-        assert self.driver.problem(node) == ""
-        self.channels[node] = DelegateChannel(node, self.driver)
+        assert self.driver.frames.problem(node) == ""
+        self.channels[node] = DelegateChannel(node, self.driver.frames)
         frames = self._collect()
         hello = frames[0]
         assert isinstance(hello, Hello)
         return hello
 
     def send(self, frame: ControllerFrame, node: str = "fake-n1") -> None:
-        self.driver.handle(self.channels[node], frame)
+        self.driver.frames.handle(self.channels[node], frame)
         self._collect()
 
     def start(self, job: int, attempt: int = 1, node: str = "fake-n1", **more: object) -> str:

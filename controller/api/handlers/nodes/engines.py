@@ -8,7 +8,7 @@ import time
 from controller.api.server.errors import rejected
 from controller.api.server.request import Call
 from controller.engines.contract import EngineUnavailable
-from controller.engines.driver import EngineDriver
+from controller.engines.driver.driver import EngineDriver
 from wire.api.nodes import NodeAction
 from wire.api.service.engines import EngineJob, EngineLimit, EngineList, EngineTest, EngineView
 
@@ -73,7 +73,7 @@ def _view(driver: EngineDriver) -> EngineView:
             each.record.ref,
             f"{each.where}: {each.reason}" if each.where and each.reason else each.reason,
         )
-        for each in driver.attempts.values()
+        for each in driver.attempts
         if each.record.ended_at is None
     )
     return EngineView(

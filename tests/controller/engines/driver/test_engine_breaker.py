@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.engines.engine_breaker import EngineBreaker
+from controller.engines.driver.engine_breaker import EngineBreaker
 
 
 def test_it_opens_after_failures_in_a_row_and_pauses_longer_each_time() -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from controller.engines.contract import Ref
-from controller.engines.foreign_attempts import AttemptRecord, ForeignAttempt
-from controller.engines.foreign_logs import ForeignLogs
-from controller.engines.record_files import RecordFiles
+from controller.engines.driver.foreign_attempts import AttemptRecord, ForeignAttempt
+from controller.engines.driver.foreign_logs import ForeignLogs
+from controller.engines.driver.record_files import RecordFiles
 from tests.controller.engines.fake_engine import FakeEngine, World
 from wire.agent.frames import AgentFrame
 from wire.agent.orders import ReadLog, SearchLog

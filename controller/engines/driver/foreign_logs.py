@@ -7,8 +7,8 @@ from base64 import b64encode
 from collections.abc import AsyncIterator, Callable
 
 from controller.engines.contract import EngineUnavailable, ExecutionEngine
-from controller.engines.foreign_attempts import ForeignAttempt
-from controller.engines.record_files import MOST_LOG_BYTES, RecordFiles
+from controller.engines.driver.foreign_attempts import ForeignAttempt
+from controller.engines.driver.record_files import MOST_LOG_BYTES, RecordFiles
 from wire.agent.frames import AgentFrame
 from wire.agent.orders import ReadLog, SearchLog
 from wire.agent.reports import LogChunk, LogFound

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from controller.engines.contract import PREEMPTED_THERE, AskRefused, ForeignNode, ForeignState, Outcome
-from controller.engines.foreign_attempts import PROOF_S, Presence
+from controller.engines.driver.foreign_attempts import PROOF_S, Presence
 from tests.controller.engines.fake_engine import INTERVAL, LOST_AFTER, PREFIX, Rig, World
 from wire.agent.orders import Go, Stop, TimeLimit
 from wire.agent.reports import NodeFacts
@@ -56,12 +56,12 @@ async def test_1_failing_looks_change_nothing_and_open_the_breaker(rig: Rig) -> 
         await rig.round()
     assert rig.ended(1) is None
     assert rig.driver.breaker.is_open
-    assert "Unable to contact" in rig.driver.problem("fake-n1")
+    assert "Unable to contact" in rig.driver.frames.problem("fake-n1")
     assert rig.world.looks < 20  # because the pause between two looks grows
     rig.world.look_fails = ""
     rig.now += 300
     await rig.round()
-    assert rig.driver.problem("fake-n1") == ""
+    assert rig.driver.frames.problem("fake-n1") == ""
     assert rig.ended(1) is None
 
 
@@ -70,7 +70,7 @@ async def test_2_one_empty_answer_is_no_end(rig: Rig) -> None:
     rig.world.lies_empty = 2
     await rig.rounds(4)
     assert rig.ended(1) is None
-    [attempt] = rig.driver.attempts.values()
+    [attempt] = rig.driver.attempts
     assert attempt.presence is Presence.SEEN
 
 
@@ -117,7 +117,7 @@ async def test_5_an_ask_that_failed_is_repeated_with_again(rig: Rig) -> None:
     rig.world.ask_fails = "connection refused"
     tag = rig.start(1)
     await rig.settle()
-    assert rig.driver.waiting_reason(1, 1) == "fake: connection refused"
+    assert rig.driver.attempts.waiting_reason(1, 1) == "fake: connection refused"
     rig.world.ask_fails = ""
     await rig.rounds(2)
     assert rig.world.asks == [(tag, False), (tag, True)]
@@ -157,10 +157,10 @@ async def test_8_requeued_there_under_the_same_name(rig: Rig) -> None:
     rig.world.change(ref, ForeignState.WAITING, "BeginTime", "gpu")
     await rig.round()
     assert rig.ended(1) is None
-    assert rig.driver.waiting_reason(1, 1) == "fake:gpu: BeginTime"
+    assert rig.driver.attempts.waiting_reason(1, 1) == "fake:gpu: BeginTime"
     rig.world.change(ref, ForeignState.RUNNING)
     await rig.round()
-    assert rig.driver.waiting_reason(1, 1) == ""
+    assert rig.driver.attempts.waiting_reason(1, 1) == ""
 
 
 async def test_8_requeued_there_under_a_new_name(rig: Rig) -> None:
@@ -191,7 +191,7 @@ async def test_10_the_reason_of_a_held_job_is_shown(rig: Rig) -> None:
     await rig.settle()
     rig.world.change(rig.world.of(tag)[0].ref, ForeignState.WAITING, "JobHeldAdmin", "gpu")
     await rig.round()
-    assert rig.driver.waiting_reason(1, 1) == "fake:gpu: JobHeldAdmin"
+    assert rig.driver.attempts.waiting_reason(1, 1) == "fake:gpu: JobHeldAdmin"
     assert rig.last(1) is None  # because it has not started
 
 
@@ -199,7 +199,7 @@ async def test_11_an_old_answer_does_not_count_as_absence(rig: Rig) -> None:
     """An answer from a cache that is older than the ask shows nothing about the ask."""
     tag = rig.start(1)
     await rig.settle()
-    [attempt] = rig.driver.attempts.values()
+    [attempt] = rig.driver.attempts
     attempt.absent(attempt.seen_at - 3_600)
     attempt.absent(attempt.seen_at - 1)
     assert attempt.presence is Presence.ASKED
@@ -292,7 +292,7 @@ async def test_15_a_refusal_for_now_is_repeated_and_shown(rig: Rig) -> None:
     rig.world.refuses = AskRefused("limit of 8 running jobs reached")
     tag = rig.start(1)
     await rig.rounds(3)
-    assert rig.driver.waiting_reason(1, 1) == "fake: limit of 8 running jobs reached"
+    assert rig.driver.attempts.waiting_reason(1, 1) == "fake: limit of 8 running jobs reached"
     rig.world.refuses = None
     await rig.rounds(6)
     assert len(rig.world.of(tag)) == 1
@@ -481,10 +481,10 @@ async def test_before_the_first_complete_look_no_node_says_hello(tmp_path: Path)
     world = World(complete=False)
     rig = Rig(tmp_path / "fake", world)
     await rig.round()
-    assert "complete answer" in rig.driver.problem("fake-n1")
+    assert "complete answer" in rig.driver.frames.problem("fake-n1")
     world.complete = True
     await rig.round()
-    assert rig.driver.problem("fake-n1") == ""
+    assert rig.driver.frames.problem("fake-n1") == ""
 
 
 async def test_a_controller_that_refuses_inputs_does_not_end_the_driver(tmp_path: Path) -> None:
@@ -516,7 +516,7 @@ async def test_a_changed_node_says_hello_again_with_its_new_resources(rig: Rig) 
     rig.world.nodes[0] = ForeignNode("n1", NodeFacts(32_000, 256_000))
     await rig.round()
     assert renewed == ["fake-n1"]
-    hello = rig.driver.hello("fake-n1")
+    hello = rig.driver.frames.hello("fake-n1")
     assert hello.facts.cpu_milli == 32_000
     assert dict(hello.facts.labels) == {"engine": "fake"}
     assert not hello.facts.leases
@@ -562,7 +562,7 @@ async def test_a_former_leader_leaves_the_jobs_of_the_next_one_alone(rig: Rig) -
     rig.wanted[2, 1, 0] = "fake-n1"
     await rig.rounds(2)
     assert (rig.world.asks, rig.world.ends) == ([(tag, False)], [])
-    assert ref in {each.record.ref for each in rig.driver.attempts.values()}
+    assert ref in {each.record.ref for each in rig.driver.attempts}
 
 
 async def test_a_record_that_the_journal_does_not_want_is_not_asked_for(rig: Rig) -> None:
@@ -575,5 +575,5 @@ async def test_a_record_that_the_journal_does_not_want_is_not_asked_for(rig: Rig
     await rig.restart()
     await rig.rounds(3)
     assert rig.world.asks == [(tag, False)]
-    [attempt] = rig.driver.attempts.values()
+    [attempt] = rig.driver.attempts
     assert attempt.record.why.startswith("refused: ")

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from controller.config.applied_texts import replace_text
-from controller.engines.foreign_attempts import AttemptRecord
+from controller.engines.driver.foreign_attempts import AttemptRecord
 from wire import trusted_paths
 from wire.codec import Malformed, decode, dumps, encode
 

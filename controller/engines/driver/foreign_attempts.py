@@ -255,6 +255,27 @@ class ForeignAttempt:
             return Outcome(why="node_lost: the engine no longer lists the job, and has no record of its end")
         return None
 
+    def stop(self, why: str, grace_s: float, now: float) -> bool:
+        """Record that Corral wants the attempt to end. Return whether the record has changed: a second stop
+        counts only if its grace is shorter, and the reason stays that of the first.
+        """
+        if self.record.stop_why and self.record.grace_s <= grace_s:
+            return False
+        self.record = replace(self.record, stop_why=self.record.stop_why or why, grace_s=grace_s)
+        self.end_at = now
+        return True
+
+    def stop_at_time_limit(self, now: float) -> bool:
+        """Record that Corral wants the attempt to end if its time limit is over. Return whether the record
+        has changed. Engines with `walltime` usually end the foreign job first.
+        """
+        record, order = self.record, self.record.order
+        if order is None or order.time_limit_s is None or record.started_at is None:
+            return False
+        if record.ended_at is not None or record.stop_why or now < record.started_at + order.time_limit_s:
+            return False
+        return self.stop("time_limit", order.grace_s, now)
+
     def finish(self, outcome: Outcome, now: float) -> None:
         """Record the end of the attempt."""
         ran = outcome.code is not None or outcome.signal is not None
