@@ -157,7 +157,7 @@ async def _serve(daemon: Daemon) -> int:
                 reload.begin()
         if daemon.led.is_set():
             links = _links(daemon)
-            await daemon.import_host_keys()
+            await daemon.node_changes.import_host_keys(daemon.config, daemon.state)
             for link in links:
                 daemon.agents.open(link)
             daemon.engines.open()

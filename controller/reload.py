@@ -211,7 +211,7 @@ class ConfigReload:
         """Remove a node that is no longer in scheduler.toml, and return "". If the node cannot be removed
         because it has jobs, drain it, and return a message about this.
         """
-        reply = await self.daemon.remove_node(name, by)
+        reply = await self.daemon.node_changes.remove(name, by)
         if not isinstance(reply, Refusal):
             return ""
         if reply.code == "not_found":

@@ -1,6 +1,7 @@
 """The controller's main loop: passes inputs (commands and reports) to the engine, commits the resulting
 events, then sends replies and orders."""
 
-from controller.daemon.daemon import Daemon, NotLeading, Stopping
+from controller.daemon.daemon import Daemon
+from controller.daemon.refusals import NotLeading, Stopping
 
 __all__ = ["Daemon", "NotLeading", "Stopping"]

@@ -17,7 +17,7 @@ from controller.core.input_handlers.agent_reports import AgentReports
 from controller.core.input_handlers.user_commands import UserCommands
 from controller.core.invariants import find_violations
 from controller.core.model.inputs import agent_inputs, job_inputs
-from controller.daemon.daemon import CLOCK_CHECK_S
+from controller.daemon.batches.cycle_timer import CLOCK_CHECK_S
 from controller.nodes.link import LinkLost
 from tests.controller.api.running_controller import PATIENCE_S, start_controller
 from tests.controller.store.scratch import scratch
@@ -137,7 +137,7 @@ async def test_time_that_passed_during_downtime_is_handled_at_start() -> None:
 
 async def test_locked_database_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("controller.store.backends.sqlite.BUSY_S", 0)
-    monkeypatch.setattr("controller.daemon.daemon.STORE_RETRY_S", 0.01)
+    monkeypatch.setattr("controller.daemon.store_outage.STORE_RETRY_S", 0.01)
     async with start_controller() as api:
         await api.join("gpu01")
         first = await api.submit()
@@ -150,7 +150,7 @@ async def test_locked_database_is_waited_for(monkeypatch: pytest.MonkeyPatch) ->
                 assert "locked" in problem["message"]
             assert (await api.get("/v1/health"))[1]["status"] == "database locked"
             assert set(api.daemon.state.jobs) == {first}
-        while api.daemon.store_problem:
+        while api.daemon.outage.problem:
             await asyncio.sleep(0.01)
         again = await api.submit(key="k")
         await api.join("gpu01")
@@ -228,7 +228,7 @@ async def test_report_that_crashes_the_engine_is_quarantined(monkeypatch: pytest
 async def test_too_many_crashes_within_a_minute_stop_the_controller(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bugs that are older than a minute do not count."""
     most = 6
-    monkeypatch.setattr("controller.daemon.daemon.MAX_CRASHES_PER_MINUTE", most)
+    monkeypatch.setattr("controller.daemon.batches.quarantine.MAX_CRASHES_PER_MINUTE", most)
     Bug(monkeypatch).plant(UserCommands, "submit", lambda _: True)
     statuses: list[int] = []
 
@@ -243,11 +243,11 @@ async def test_too_many_crashes_within_a_minute_stop_the_controller(monkeypatch:
                     if statuses[-1] == 503:
                         return
 
-            while len(daemon.crashes) < most:
+            while len(daemon.quarantine.crashes) < most:
                 await meet(1)
-            long_ago = [at - CLOCK_CHECK_S for at in daemon.crashes]
-            daemon.crashes.clear()
-            daemon.crashes.extend(long_ago)
+            long_ago = [at - CLOCK_CHECK_S for at in daemon.quarantine.crashes]
+            daemon.quarantine.crashes.clear()
+            daemon.quarantine.crashes.extend(long_ago)
             await meet(2)
             assert set(statuses) == {500}
             await meet(most)

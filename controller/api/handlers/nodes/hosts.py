@@ -38,7 +38,7 @@ async def add(call: Call, request: NodeRequest) -> NodeView:
     _not_configured(call, request.name)
     if request.host_key:
         await call.ask(node_inputs.PinKey(request.name, without_comment(request.host_key), call.caller.user))
-    reply = await call.daemon.add_node(request.name, request.host, call.caller.user)
+    reply = await call.daemon.node_changes.add(request.name, request.host, call.caller.user)
     if isinstance(reply, Refusal):
         raise Rejected(reply)
     return live_view(call.daemon, call.daemon.state.nodes.by_name[request.name])
@@ -60,7 +60,7 @@ async def remove(call: Call, _: NodeAction) -> NodeView:
     node = await call.node()
     _not_configured(call, node.name)
     before = live_view(call.daemon, node)
-    reply = await call.daemon.remove_node(node.name, call.caller.user)
+    reply = await call.daemon.node_changes.remove(node.name, call.caller.user)
     if isinstance(reply, Refusal):
         raise Rejected(reply)
     return before

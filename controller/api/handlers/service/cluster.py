@@ -66,4 +66,6 @@ async def health(call: Call) -> Health:
     with suppress(StoreUnavailable):
         await daemon.settled()
     uptime_s = daemon.now() - daemon.started_at
-    return Health(daemon.store_problem or "ok", VERSION, uptime_s, daemon.seq, caller.user, caller.role.value)
+    return Health(
+        daemon.outage.problem or "ok", VERSION, uptime_s, daemon.seq, caller.user, caller.role.value
+    )

@@ -31,7 +31,7 @@ async def show(call: Call) -> MonthReport:
     only = {name: call.query[name] for name in BY if call.query[name]}
     async with daemon.report_turns.turn(call.caller.user):
         await daemon.settled()
-        running = daemon.running_usage_rows(daemon.now())
+        running = daemon.usage.running_rows(daemon.now())
         times, jobs = await daemon.report(partial(daemon.store.billed, by, since, until, only, running))
     state = daemon.state
     off_queue = _off_queue(state, since, until)

@@ -29,7 +29,7 @@ async def show(call: Call) -> UsageList:
     async with daemon.report_turns.turn(call.caller.user):
         await daemon.settled()
         only = {name: call.query[name] for name in OF if call.query[name]}
-        running = daemon.running_usage_rows(until if call.query["until"] is None else daemon.now())
+        running = daemon.usage.running_rows(until if call.query["until"] is None else daemon.now())
         ask = partial(daemon.store.usage, by, since, until, call.query["limit"], running, only)
         sums, total = await daemon.report(ask)
         money = await _money(call, by, since, until, only, running, [each.name for each in sums])

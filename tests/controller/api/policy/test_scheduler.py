@@ -36,7 +36,7 @@ async def test_a_pass_on_request_places_the_job_that_waits_for_it(api: RunningCo
     await api.submit(gpus=1)
     status, answer = await api.post("/v1/scheduler/trigger")
     assert (status, answer["scheduled"], answer["remaining"]) == (200, 0, 1)
-    api.daemon._next_pass = float("inf")  # No pass runs by itself from now on.
+    api.daemon._cycles.earliest = float("inf")  # No pass runs by itself from now on.
     await api.started(first)
     await api.ended(first)
     status, answer = await api.post("/v1/scheduler/trigger")

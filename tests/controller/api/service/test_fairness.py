@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from controller.core.accounting import cluster_accounting, wait_alarms
-from controller.daemon import daemon
+from controller.daemon import background_inputs
 from tests.controller.api.running_controller import RunningController, start_controller
 from tests.controller.api.service.test_metrics import figures
 
@@ -61,7 +61,7 @@ async def test_figures_survive_a_restart(tmp_path: Path, monkeypatch: pytest.Mon
 
 async def test_job_that_waits_much_longer_than_usual_gives_one_alarm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wait_alarms, "LEAST_S", 0.0)
-    monkeypatch.setattr(daemon, "LONG_WAITS_S", 0.05)
+    monkeypatch.setattr(background_inputs, "LONG_WAITS_S", 0.05)
     async with start_controller() as api:
         await api.join("gpu01", gpus=8)
         await api.placed(await api.submit(gpus=8))
