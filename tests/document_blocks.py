@@ -27,6 +27,7 @@ PROGRAMS = frozenset(
         "export",
         "git",
         "install",
+        "kubectl",
         "make",
         "mv",
         "pip",

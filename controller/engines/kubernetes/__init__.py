@@ -1,0 +1,1 @@
+"""The execution engine for Kubernetes: runs each attempt in a Pod, through the API server."""
