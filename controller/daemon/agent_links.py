@@ -18,6 +18,7 @@ from controller.core.model.inputs.input import Input
 from controller.core.model.job import Job
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.state.state import State
+from controller.daemon.leadership import StrayAttempts
 from controller.nodes.duplicate_gpus import GpuOwners
 from controller.nodes.link import LinkLost, NodeLink
 from controller.nodes.step_relay import StepRelay
@@ -68,6 +69,7 @@ class AgentLinks:
         tell: Callable[[Input], None],
         publish: Callable[[str], None],
         lost_entry: Callable[[str], str] = lambda _remembered: "",
+        strays: StrayAttempts | None = None,
     ) -> None:
         self.links: dict[str, NodeLink] = {}
         self.readings: dict[str, dict[str, GpuSample]] = {}
@@ -84,6 +86,7 @@ class AgentLinks:
         self._tell = tell
         self._publish = publish
         self._lost_entry = lost_entry
+        self._strays = strays or StrayAttempts(state)
         self._silent_since: dict[str, float] = {}
         self._silence_timer: asyncio.TimerHandle | None = None
         self._stopping = False
@@ -184,6 +187,7 @@ class AgentLinks:
         """
         match frame:
             case Report(status):
+                self._strays.ended(node, status)
                 self._tell(agent_inputs.AgentReported(node, classified(status, self._pipeline.failures)))
             case Hello():
                 problem = self._lost_entry(frame.journal) if frame.journal else ""
@@ -193,6 +197,7 @@ class AgentLinks:
                 self._silent_since.pop(node, None)
                 self.idle_gpus.forget(node)
                 self.gpu_health.forget(node)
+                self._strays.saw(node, frame.attempts)
                 attempts = tuple(classified(each, self._pipeline.failures) for each in frame.attempts)
                 self._tell(agent_inputs.AgentSaidHello(node, replace(frame, attempts=attempts)))
             case LinkLost(why):

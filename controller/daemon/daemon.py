@@ -32,12 +32,12 @@ from controller.daemon.batches.inbox import Inbox, PendingInput, refuse
 from controller.daemon.batches.outgoing import Outgoing, placed_jobs
 from controller.daemon.batches.quarantine import Quarantine
 from controller.daemon.clock import WallClock
-from controller.daemon.leadership import apply_entries, watch_lease, why_entry_is_lost
+from controller.daemon.leadership import StrayAttempts, apply_entries, watch_lease, why_entry_is_lost
 from controller.daemon.node_changes import NodeChanges
 from controller.daemon.recovery import recover, show_connected
 from controller.daemon.refusals import NotLeading, Stopping
 from controller.daemon.standby import Standby
-from controller.daemon.store_outage import StoreOutage
+from controller.daemon.store_outage import STORE_RETRY_S, StoreOutage
 from controller.daemon.store_threads import StoreThreads
 from controller.daemon.usage_reports import UsageReports
 from controller.engines.engines import Controller, Engines
@@ -103,7 +103,7 @@ class Daemon:
         self.expected_times = ExpectedTimes(
             lambda: self.questions.ask(SAMPLER, expected_times, now=self.now, keep_copy=False)
         )
-        self._clock = WallClock()
+        self._clock = WallClock(store.time_s)
         self.now = self._clock.now
         """Seconds since 1970; never goes back."""
         self._store_threads = StoreThreads(store)
@@ -144,6 +144,7 @@ class Daemon:
         leader = Leadership(lambda: store.epoch, lambda: store.journal_head)
         self.hosts = LinkFactory(config, lambda: self.state.host_keys, self.cluster, leader)
         self._feed = CommitFeed()
+        self._strays = StrayAttempts(lambda: self.state)
         self.agents = AgentLinks(
             pipeline,
             lambda: self.state,
@@ -151,6 +152,7 @@ class Daemon:
             self.tell,
             self._publish_node,
             partial(why_entry_is_lost, store),
+            self._strays,
         )
         self.quarantine = Quarantine(self._inbox, self.agents, self._recover)
         self.node_changes = NodeChanges(self.ask, self.agents, self.hosts)
@@ -311,6 +313,8 @@ class Daemon:
 
     async def _work(self) -> None:
         self._background.open()
+        if self.store.accepted_loss:
+            self._strays.begin()
         self.agents.start()
         self.pulse.open()
         self.notifier.open()
@@ -387,7 +391,13 @@ class Daemon:
         if not await self.standby.run():
             return False
         self.standby = None
-        self._recover()
+        while True:
+            try:
+                self._recover()
+                break
+            except StoreUnavailable as failure:
+                log.warning("%s. %s", failure.message, failure.hint)
+                await asyncio.sleep(STORE_RETRY_S)
         for warning in self.store.warnings:
             log.warning("the database server: %s", warning)
         log.info("this controller leads, with epoch %d and the journal at %d", self.store.epoch, self.seq)
@@ -434,7 +444,9 @@ class Daemon:
                 outgoing.add(self.engine.handle(*handled[-1]), future)
             self._cycles.wanted = self._cycles.wanted or bool(outgoing.events)
             # Run a scheduling cycle (step 3 of the class docstring).
-            if self._cycles.is_due():
+            if self._cycles.is_due() and self._strays.delay_starts:
+                self._cycles.postpone()
+            elif self._cycles.is_due():
                 began = time.monotonic()
                 handled.append((Tick(), self.now()))
                 decision = self.engine.handle(*handled[-1])

@@ -44,7 +44,8 @@ def recover(store: Store, pipeline: Pipeline, keep_ended: int) -> Recovered:
         # queue twice.
         state.set_quota_config(pipeline.rules)
         nodes_lost = restore_state(state, [*loaded.jobs, *loaded.ended], loaded.nodes, loaded.notes)
-        state.next_job = max(state.next_job, loaded.next_job)
+        state.next_job, state.skipped = max(state.next_job, loaded.next_job), loaded.skipped
+        state.workloads.next_id = max(state.workloads.next_id, loaded.skipped.first_id)
         state.used = []
         state.forgot = len(loaded.ended) >= keep_ended
         node_rows = Batch((), (), tuple(loaded.nodes))

@@ -33,7 +33,8 @@ class Standby:
     3. If the entries do not continue the known ones, or cannot be applied, call `reload`, which loads the
        whole state. This is the case after retention has deleted entries, or while the leader is a newer
        version.
-    4. If the database does not answer, keep the state, and try again.
+    4. If the database does not answer, keep the state, and try again. If it does not answer in the middle of
+       step 1, give the lease back, and try again.
 
     Invariant: the state in memory is that of one journal entry, and never one that a leader did not commit.
     Cost: two short queries every LOOK_S seconds, and the time to apply each event.
@@ -88,6 +89,8 @@ class Standby:
         looked_at = time.time()
         leader = await self._threads.read(self._store.leader)
         if leader is None or leader.left_s <= 0 or self.leader is None:
+            # If the take-over fails half-way, no leader is known, so that the next look tries again.
+            self.leader = None
             if await self._threads.read(self._store.try_lead):
                 return True
             leader = await self._threads.read(self._store.leader)

@@ -23,7 +23,8 @@ class StoreOutage:
 
     1. `begin` loads the state on disk again, because the changes of the failed commit are not on disk. If
        this is unknown (`adrift`), step 2 loads the state.
-    2. `end` tries every STORE_RETRY_S seconds to write the unchanged rows of the nodes.
+    2. `end` tries every STORE_RETRY_S seconds to write the unchanged rows of the nodes, as they were loaded
+       in step 1 or in step 2, and never older ones.
     """
 
     def __init__(
@@ -63,9 +64,9 @@ class StoreOutage:
             await asyncio.sleep(STORE_RETRY_S)
             with suppress(StoreUnavailable):
                 await self._threads.write(self._store.resume)
-                await self._threads.write(lambda: self._store.commit(self._node_rows()))
                 if self.failure is not None and self.failure.adrift:
                     self._recover()
+                await self._threads.write(lambda: self._store.commit(self._node_rows()))
                 self.failure = None
                 log.info("the store can be written again")
                 return True

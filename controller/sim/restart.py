@@ -23,7 +23,7 @@ def restarted(old: State, pipeline: Pipeline) -> tuple[Engine, tuple[str, ...]]:
     state = State(pipeline.order, old.keep_ended, pipeline.sharing)
     rows = [job_row(job, with_spec=True) for job in [*live, *ended]]
     connected = restore_state(state, rows, map(node_row, old.nodes.by_name.values()), all_notes(old))
-    state.next_job = old.next_job
+    state.next_job, state.skipped = old.next_job, old.skipped
     engine = Engine(pipeline, state)
     engine.give_no_limit_warnings()
     return engine, connected

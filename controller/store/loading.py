@@ -8,8 +8,12 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, func, select
 
 from controller.core.model.rows import JobRow, NodeRow, NoteRow
+from controller.core.model.skipped_numbers import NONE_SKIPPED, SkippedNumbers
 from controller.store import records, tables
 from controller.store.maintenance import retention
+
+SKIPPED = "skipped_numbers"
+"""The name of the row of `meta` with the first id and the first attempt number after an accepted loss."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,7 @@ class Loaded:
     nodes: list[NodeRow]
     notes: list[NoteRow]
     meta: dict[str, str]
+    skipped: SkippedNumbers = NONE_SKIPPED
 
 
 def load(connection: Connection, keep: int, meta: Mapping[str, str]) -> Loaded:
@@ -48,13 +53,21 @@ def load(connection: Connection, keep: int, meta: Mapping[str, str]) -> Loaded:
     ]
     next_job = select(tables.meta.c.value).where(tables.meta.c.name == retention.NEXT_JOB)
     deleted = connection.scalar(next_job)
+    skipped = read_skipped(connection)
     return Loaded(
         last_seq=last_seq,
         last_at=last_at,
-        next_job=max(*(number + 1 for number in highest if number), int(deleted or 0), 1),
+        next_job=max(*(number + 1 for number in highest if number), int(deleted or 0), skipped.first_id),
         jobs=[records.read_job(row, texts) for row in live],
         ended=[records.read_job(row, texts) for row in ended],
         nodes=[records.read_node(row) for row in connection.execute(records.NODES)],
         notes=[records.read_note(row) for row in connection.execute(records.NOTES)],
         meta=dict(meta),
+        skipped=skipped,
     )
+
+
+def read_skipped(connection: Connection) -> SkippedNumbers:
+    """Return the ids and attempt numbers that are not given again after an accepted loss."""
+    found = connection.scalar(select(tables.meta.c.value).where(tables.meta.c.name == SKIPPED))
+    return SkippedNumbers(*map(int, found.split())) if found else NONE_SKIPPED

@@ -79,11 +79,11 @@ async def test_clock_set_back_delays_nothing(monkeypatch: pytest.MonkeyPatch) ->
         await api.join("gpu01")
         await api.started(await api.submit())
         before = api.daemon.now()
-        monkeypatch.setattr("controller.daemon.clock.time", Clock(time.time() - 3 * 3_600))
+        monkeypatch.setattr("controller.store.leader.leadership.time", Clock(time.time() - 3 * 3_600))
         later = await api.submit(begin_at=before + 0.2)
         await api.started(later)
         assert api.daemon.state.jobs[later].started_at >= before + 0.2
-        monkeypatch.setattr("controller.daemon.clock.time", Clock(time.time() + 3 * 3_600))
+        monkeypatch.setattr("controller.store.leader.leadership.time", Clock(time.time() + 3 * 3_600))
         assert api.daemon.now() >= before + 3 * 3_600
 
 
@@ -97,7 +97,7 @@ async def test_clock_of_1970_continues_from_the_journal(monkeypatch: pytest.Monk
             await api.started(job)
             await api.ended(job)
             before = api.daemon.now()
-        monkeypatch.setattr("controller.daemon.clock.time", Clock(0.0))
+        monkeypatch.setattr("controller.store.leader.leadership.time", Clock(0.0))
         async with start_controller(home, scheduler=fair) as api:
             await api.join("gpu01")
             again = await api.submit()

@@ -392,7 +392,8 @@ class Cycle:
         planned = None
         if (estimates.runs or rules.default_s < NEVER) and (rules.predicted or job.limit == NEVER):
             planned = estimates.planned(job, rules)
-        attempt, places = job.attempt + 1, placement.allocations
+        attempt = self.state.skipped.next_attempt(number, job.attempt)
+        places = placement.allocations
         quality, profile = placement.quality, self.profile
         apply(JobPlaced(number, now, attempt, places, quality, predicted, planned, profile, short))
 

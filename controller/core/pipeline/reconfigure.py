@@ -23,8 +23,8 @@ def state_under(source: State, pipeline: Pipeline, jobs: Iterable[Job], estimate
        counts usage with the half-life and the quota time window of the new configuration.
     2. Copy the nodes without jobs. Then record the allocations and the nomination of each job again. Put each
        waiting job into its queue at the position that follows from the new configuration.
-    3. Copy the values that are in no database row: the counts of submitted requests, the next job id and the
-       times of preemptions.
+    3. Copy the values that are in no database row: the counts of submitted requests, the next job id, the
+       skipped numbers and the times of preemptions.
 
     The original state does not change. Cost: O(jobs + nodes + notes).
     """
@@ -36,7 +36,7 @@ def state_under(source: State, pipeline: Pipeline, jobs: Iterable[Job], estimate
     insert_jobs(state, map(_copy_job, jobs))
     state.nodes.datasets.changed.update(source.nodes.datasets.changed)
     state.nodes.demand.copy_from(source.nodes.demand)
-    state.next_job = source.next_job
+    state.next_job, state.skipped = source.next_job, source.skipped
     state.preempted_at = list(source.preempted_at)
     return state
 

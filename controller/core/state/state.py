@@ -22,6 +22,7 @@ from controller.core.model.job import NEVER, Job
 from controller.core.model.request import ResourceRequest, request_of
 from controller.core.model.rows import UsageRow
 from controller.core.model.services import NO_ORDERS, ServiceOrders
+from controller.core.model.skipped_numbers import NONE_SKIPPED
 from controller.core.queue.order import DynamicOrder, Order, weighs_queues
 from controller.core.queue.queue import ALWAYS, ProfileQueues, Queue
 from controller.core.quota.budgets import Budgets
@@ -109,6 +110,8 @@ class State:
         these times.
         """
         self.next_job = 1
+        self.skipped = NONE_SKIPPED
+        """The ids and attempt numbers that are not given again after an accepted loss."""
         self.forgot = False
         """True if ended jobs were dropped from memory. The idempotency keys of these jobs are then only in
         the store.

@@ -14,6 +14,9 @@ CLOCK_CHECK_S = 60.0
 """Seconds. The event loop reads the system clock at least this often, because the clock can be set while the
 loop waits."""
 
+POSTPONED_S = 0.25
+"""Seconds by which a cycle is postponed."""
+
 
 class CycleTimer:
     """A cycle is due after a change of the state, on request, and when a timer of the engine is due.
@@ -42,6 +45,10 @@ class CycleTimer:
     def make_due(self) -> None:
         """Make a cycle due now."""
         self.wanted, self.earliest = True, 0.0
+
+    def postpone(self) -> None:
+        """Make the next cycle due later, because no job may start now."""
+        self.wanted, self.earliest = True, time.monotonic() + POSTPONED_S
 
     def is_due(self) -> bool:
         wanted = self.wanted or self._timer_at() <= self._now()

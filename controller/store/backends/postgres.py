@@ -117,15 +117,19 @@ class PostgresServer:
         if not self._lease.take():
             return None
         self._lease.begin()
-        return self._connect()
+        try:
+            return self._connect()
+        except BaseException:
+            self._lease.give_up()
+            raise
 
     def reopen(self) -> Connection:
         self.engine.dispose()
-        if not self._lease.take():
+        if not self._lease.keep():
             now = self._lease.leader()
             owner = shown(now.holder) if now is not None else "just starting"
             raise StoreRefused(
-                f"Another controller ({owner}) leads {self.where} now",
+                f"Another controller ({owner}) has led {self.where} since",
                 "This controller stops. Start it again as a standby.",
             )
         return self._connect()

@@ -4,8 +4,9 @@ connects again after a failure.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TypeVar
 
 from sqlalchemy import Connection, select
@@ -69,6 +70,13 @@ class StoreLeadership(StoreQueries):
         return self._place.lease.epoch if self._place.lease is not None else 0
 
     @property
+    def accepted_loss(self) -> bool:
+        """Return whether this controller is the first leader after `corral admin accept-loss`."""
+        lease = self._place.lease
+        loss = parse(lease.accepted) if lease is not None else None
+        return loss is not None and self.epoch == loss.epoch + 1
+
+    @property
     def journal_head(self) -> str:
         """Return the newest journal entry as agents remember it: epoch, number and hash. Return "" if the
         store can have only one controller.
@@ -95,7 +103,8 @@ class StoreLeadership(StoreQueries):
 
     def try_lead(self) -> bool:
         """Lead, if no other controller leads, and return whether this controller leads. Raise a StoreFailure
-        if the database does not answer, or if it lacks an entry that this controller has seen.
+        if the database does not answer, or if it lacks an entry that this controller has seen. This
+        controller then does not lead, and try_lead() can be called again.
         """
         if self.leading:
             return True
@@ -104,15 +113,26 @@ class StoreLeadership(StoreQueries):
             writer = self._place.try_open()
             if writer is None:
                 return False
-            prepare(self._place, writer)
-            self._leads_with = writer
-            self.refresh()
-            if seen.seq > self.begins and self.hash_of(seen.seq) != seen.hash.hex():
-                raise self._lost(seen.seq)
-            self._place.settle(writer, self._head)
+            with ExitStack() as undo:
+                undo.callback(self._follow_again, writer, seen)
+                prepare(self._place, writer)
+                self._leads_with = writer
+                self.refresh()
+                if seen.seq > self.begins and self.hash_of(seen.seq) != seen.hash.hex():
+                    raise self._lost(seen.seq)
+                self._place.settle(writer, self._head)
+                undo.pop_all()
         except DBAPIError as error:
             raise self._place.failure(error.orig) from error
         return True
+
+    def _follow_again(self, writer: Connection, seen: Head) -> None:
+        """Undo a take-over that failed before its end, so that this or another controller can lead."""
+        self._leads_with, self._head = None, seen
+        writer.invalidate()
+        writer.close()
+        if self._place.lease is not None:
+            self._place.lease.give_up()
 
     def refresh(self) -> None:
         """Read again what the store keeps in memory: its id, the begin of the journal and the newest
@@ -162,6 +182,12 @@ class StoreLeadership(StoreQueries):
         self._place.lease.address = address
         self._place.lease.report_soon()
         return self._place.lease.holder
+
+    def time_s(self) -> float:
+        """Return the present time in seconds since 1970: that of the database server, so that all controllers
+        of the store have the same clock; that of this host if the store can have only one controller.
+        """
+        return time.time() if self._place.lease is None else self._place.lease.time_s()
 
     def stop_acting(self) -> StoreAway:
         """Write nothing more until resume() has succeeded. Return the failure with the reason."""

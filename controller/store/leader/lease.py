@@ -24,6 +24,8 @@ LEASE_S = 9.0
 RENEW_S = 3.0
 RETRY_S = 1.0
 """Seconds until a renewal that failed is tried again."""
+SLOW_S = 0.5
+"""Seconds. An answer that takes longer does not say exactly enough what the server's clock shows."""
 
 log = logging.getLogger("corral.leader")
 
@@ -85,6 +87,10 @@ class Lease:
         self._renew_s = renew_s
         self._clock = clock
         self._acts_until = float("-inf")
+        self._measured: tuple[float, float] | None = None
+        """The clock of the database server, and that of this host at the same moment; None before the first
+        measurement.
+        """
         self._line: Connection | None = None
         self._turn = threading.Lock()
         """Held while the connection `_line` is used."""
@@ -127,9 +133,31 @@ class Lease:
         """
         return rows.prove(transaction, self.holder, self.epoch, self._lease_s / 2)
 
+    def keep(self) -> bool:
+        """Renew the lease after a failure. Return False if another controller has led since, even if it no
+        longer leads: the state of this controller is then an old one. Raise DBAPIError if the database does
+        not answer.
+        """
+        return self._use(self._keep)
+
+    def time_s(self) -> float:
+        """Return the present time of the database server in seconds since 1970, as measured at the last
+        renewal or look. Neither a change of this host's clock nor a wrong one has an effect.
+        """
+        server_s, measured_at = self._measured or (time.time(), self._clock())
+        return server_s + self._clock() - measured_at
+
     def stop_acting(self) -> None:
-        """Make `may_act` false until `take` has succeeded again."""
+        """Make `may_act` false until `take` or `keep` has succeeded again."""
         self._acts_until = float("-inf")
+
+    def give_up(self) -> None:
+        """Let this or another controller take the leadership again, because a take-over has failed. If the
+        database does not answer, the lease is not renewed and ends by itself.
+        """
+        self.stop_acting()
+        with suppress(DBAPIError):
+            self._use(lambda line: rows.release(line, self.holder, self.epoch))
 
     def close(self) -> None:
         """End the thread. If this controller leads, end its lease, so that another controller can lead at
@@ -150,10 +178,16 @@ class Lease:
             self._drop()
         self._engine.dispose()
 
-    def _take(self, line: Connection) -> bool:
+    def _keep(self, line: Connection) -> bool:
         began = self._clock()
-        if self.epoch and rows.renew(line, self.holder, self.epoch, self.address, self._lease_s):
+        kept = rows.renew(line, self.holder, self.epoch, self.address, self._lease_s)
+        if kept:
             self._acts_until = began + self._lease_s * 2 / 3
+        return kept
+
+    def _take(self, line: Connection) -> bool:
+        self._measure(line)
+        if self.epoch and self._keep(line):
             return True
         leads = rows.read(line)
         if leads is not None and leads.holder == self.holder and not self.epoch:
@@ -199,7 +233,16 @@ class Lease:
                     self._acts_until = began + self._lease_s * 2 / 3
             else:
                 self.stop_acting()
+        self._measure(line)
         rows.report(line, self.holder, self.address, VERSION, self.seq)
+
+    def _measure(self, line: Connection) -> None:
+        """Measure the clock of the database server. Ignore a slow answer if the clock is known."""
+        before = self._clock()
+        server_s = rows.clock_s(line)
+        after = self._clock()
+        if self._measured is None or after - before < SLOW_S:
+            self._measured = server_s, (before + after) / 2
 
     def _use(self, work: Callable[[Connection], T]) -> T:
         """Call `work` with the connection of the lease. If the connection has been lost since the last call,

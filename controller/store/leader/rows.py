@@ -67,6 +67,7 @@ _RELEASE = text(
     "UPDATE corral_control.leader SET expires_at = to_timestamp(0) "
     "WHERE name = :name AND holder = :holder AND epoch = :epoch"
 )
+_CLOCK = text("SELECT extract(epoch FROM clock_timestamp())::float8")
 _PROVE = text(
     "SELECT set_config('idle_in_transaction_session_timeout', :idle_ms, true), "
     "set_config('synchronous_commit', 'on', true) FROM corral_control.leader "
@@ -117,6 +118,12 @@ class ControllerRow:
     seq: int
     since: float
     seen_s: float
+
+
+def clock_s(connection: Connection) -> float:
+    """Return the clock of the database server in seconds since 1970."""
+    with connection.begin():
+        return float(connection.scalar(_CLOCK) or 0.0)
 
 
 def made(connection: Connection) -> bool:
@@ -215,14 +222,13 @@ def controllers(connection: Connection) -> list[ControllerRow]:
         return [ControllerRow(*row) for row in connection.execute(_LIST)]
 
 
-def accept(connection: Connection, epoch: int, head: str, where: str) -> int:
-    """Raise the epoch above `epoch`, and record the newest journal entry: the loss of later entries is
-    accepted. Return the new epoch. Raise StoreRefused if a controller leads.
+def accept(transaction: Connection, epoch: int, head: str, where: str) -> int:
+    """In the open transaction: raise the epoch above `epoch`, and record the newest journal entry: the loss
+    of later entries is accepted. Return the new epoch. Raise StoreRefused if a controller leads.
     """
-    with connection.begin():
-        found = connection.scalar(_ACCEPT, {"name": ONE, "epoch": epoch, "head": head})
+    found = transaction.scalar(_ACCEPT, {"name": ONE, "epoch": epoch, "head": head})
     if found is None:
-        leads = read(connection)
+        leads = transaction.execute(_READ, {"name": ONE}).one_or_none()
         raise StoreRefused(
             f"a controller ({shown(leads.holder) if leads else 'none'}) leads {where}",
             "Stop all controllers of this database first.",

@@ -7,16 +7,21 @@ import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from controller.core.model.skipped_numbers import NONE_SKIPPED, SkippedNumbers
+from controller.daemon.leadership import StrayAttempts
 from controller.store.errors import StoreRefused
 from controller.store.store import Store
 from tests.contract.test_stores import by_hand
-from tests.controller.store.samples import batch, entry
+from tests.controller.store.samples import batch, entry, job
 from tests.controller.store.servers import Absent, PostgresUnderTest, postgres
+from tests.engine_harness import BACKFILLS, PIPELINE, EngineHarness, spec
 from tests.programs import run_corral
+from wire.agent.reports import AttemptStatus
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +53,58 @@ def test_accepted_loss_lets_the_controller_start_again(server: PostgresUnderTest
     assert (told["seq"], told["epoch"]) == (1, 10)
     with closing(Store.open(url, memory=memory)) as store:
         assert store.epoch == 11
+        assert store.accepted_loss
+    with closing(Store.open(url, memory=memory)) as store:
+        assert not store.accepted_loss
+
+
+def test_ids_of_lost_jobs_and_attempts_are_not_given_again(server: PostgresUnderTest) -> None:
+    url = server.new_database()
+    with closing(Store.open(url)) as store:
+        store.commit(batch(entry(1), job(56), job(7, array=60, body='{"attempt":3}')))
+        assert store.load().skipped == NONE_SKIPPED
+    firsts = []
+    for _ in range(2):
+        assert corral("--store", url, "--yes").returncode == 0
+        with closing(Store.open(url)) as store:
+            loaded = store.load()
+            assert loaded.next_job == loaded.skipped.first_id
+            firsts.append((loaded.next_job, loaded.skipped.first_attempt))
+    assert firsts == [(101_000, 1_003), (201_000, 2_003)]
+
+
+@pytest.mark.parametrize("backfill", ["easy", "conservative"])
+def test_attempts_of_older_jobs_have_numbers_that_no_node_knows(backfill: str) -> None:
+    made = EngineHarness(replace(PIPELINE, backfill=BACKFILLS[backfill]))
+    made.join("gpu01")
+    old, new = made.submit(spec(gpus=8)), made.submit(spec(gpus=8))
+    made.state.skipped = SkippedNumbers(new, 1_001)
+    for each in (old, new):
+        made.tick()
+        made.start(each)
+        made.exit(each)
+    assert (made.job(old).attempt, made.job(new).attempt) == (1_001, 1)
+
+
+def test_no_job_starts_while_a_node_runs_an_attempt_that_the_database_lacks() -> None:
+    made = EngineHarness()
+    for node in ("gpu01", "gpu02"):
+        made.join(node)
+    known = made.submit(spec(gpus=8))
+    made.tick()
+    made.start(known)
+    strays = StrayAttempts(lambda: made.state)
+    lost = AttemptStatus(7, 1, started_at=made.now)
+    strays.saw("gpu02", [lost])
+    assert not strays.delay_starts
+    strays.begin()
+    strays.saw("gpu01", [AttemptStatus(known, 1, started_at=made.now)])
+    assert strays.delay_starts, "gpu02 has not connected"
+    strays.saw("gpu02", [lost, AttemptStatus(known, 1, started_at=made.now)])
+    strays.ended("gpu02", replace(lost, ended_at=made.now))
+    assert strays.delay_starts, "gpu02 runs a job that the database shows on gpu01"
+    strays.ended("gpu02", AttemptStatus(known, 1, ended_at=made.now))
+    assert not strays.delay_starts
 
 
 def test_sqlite_store_is_refused(tmp_path: Path) -> None:

@@ -43,6 +43,20 @@ class PostgresUnderTest:
             name,
         )
 
+    @contextmanager
+    def locked(self, url: str, table: str) -> Iterator[Callable[[], None]]:
+        """Lock a table of a database, so that statements of new sessions fail soon. Yields a function that
+        ends the lock.
+        """
+        import psycopg
+
+        database = url.partition("?")[0].rpartition("/")[2]
+        self._execute(f'ALTER DATABASE "{database}" SET lock_timeout = 50')
+        with psycopg.connect(f"host={self.directory} user=corral dbname={database}") as holder:
+            holder.execute(f'LOCK TABLE "{table}" IN ACCESS EXCLUSIVE MODE')
+            yield holder.rollback
+        self._execute(f'ALTER DATABASE "{database}" RESET lock_timeout')
+
     def stop(self) -> None:
         """Kill the server without a shutdown. Data that was not synced survives, unlike after a power
         loss.

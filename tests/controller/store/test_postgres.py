@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
@@ -11,6 +12,8 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
+from controller.daemon.standby import Standby
+from controller.daemon.store_threads import StoreThreads
 from controller.store.errors import StoreAway, StoreBroken, StoreRefused, StoreStale
 from controller.store.leader import rows
 from controller.store.leader.lease import LEASE_S, boot_time_s
@@ -69,6 +72,9 @@ def test_former_leader_does_not_come_back(server: PostgresUnderTest) -> None:
             store.commit(batch(entry(2)))
             assert store.journal(0, 10) == [entry(1), entry(2)]
             assert store.verify().good
+        # The other controller has ended. The state of the former leader is still an old one.
+        with pytest.raises(StoreRefused, match="has led"):
+            stale.resume()
 
 
 def test_lost_session_does_not_cost_the_leadership(server: PostgresUnderTest) -> None:
@@ -204,6 +210,42 @@ def test_database_that_went_back_in_time_is_refused(server: PostgresUnderTest, t
         epoch, seq, _ = store.journal_head.split()
         assert store.lost_entry(f"{epoch} {seq} {'0' * 64}") == 2
         assert store.lost_entry("nonsense") == 0
+
+
+async def not_reloaded() -> None:
+    raise AssertionError("the journal can be followed")
+
+
+async def test_take_over_that_fails_half_way_is_tried_again(server: PostgresUnderTest) -> None:
+    """The follower has taken the lease, and cannot read the table meta because of a lock."""
+    url = server.new_database()
+    with closing(Store.open(url)) as leader:
+        leader.commit(batch(entry(1)))
+        follower = Store.join(url)
+        assert follower is not None
+        standby = Standby(follower, StoreThreads(follower), lambda _entries: None, not_reloaded)
+        assert await standby._look() is False
+    with closing(follower), server.locked(url, "meta") as unlock:
+        follower._place.engine.dispose()  # Its next sessions have the lock timeout.
+        with pytest.raises(StoreAway, match="lock timeout"):
+            await standby._look()
+        assert not follower.leading
+        left = follower.leader()
+        assert left is not None
+        assert left.left_s <= 0, "another controller could lead now"
+        unlock()
+        assert await standby._look() is True
+        follower.commit(batch(entry(2)))
+        assert follower.verify().good
+
+
+def test_clock_is_that_of_the_server(server: PostgresUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock of the host is an hour wrong, and so is that of the next leader in the other direction."""
+    url, real = server.new_database(), time.time
+    for wrong_s in (3600.0, -3600.0):
+        monkeypatch.setattr(time, "time", lambda wrong_s=wrong_s: real() + wrong_s)
+        with closing(Store.open(url)) as store:
+            assert abs(store.time_s() - real()) < 600.0
 
 
 def test_follower_refuses_a_database_without_an_entry_it_has_seen(server: PostgresUnderTest) -> None:

@@ -117,6 +117,26 @@ def test_client_waits_for_the_next_leader(cluster: SeveralControllers) -> None:
     assert oracle.verify() == []
 
 
+def test_change_of_a_node_survives_a_lost_session(server: PostgresUnderTest) -> None:
+    """After the loss of its sessions, the leader writes no rows from before the change."""
+    with several_controllers(server.new_database(), count=1) as cluster:
+        cluster.start()
+        cluster.stop()
+        oracle = Oracle(cluster.start())  # This controller has loaded the row of the node before the change.
+        with cluster.client() as client:
+            client.drain("gpu01", "a fan is broken")
+            server.end_sessions("corral pid %")
+
+            def accepted() -> bool:
+                with suppress(Refused):
+                    return bool(oracle.submit(client, oracle.spec(0, hold=True), key="once"))
+                return False
+
+            cluster.until(accepted, "the store can be written again")
+            client.cancel(oracle.ids[0])
+        assert oracle.verify() == []
+
+
 def test_client_of_one_standby_is_told_that_no_controller_leads(cluster: SeveralControllers) -> None:
     """A client in the midst of a take-over reads, and its change is refused without being carried out."""
     leader, standby = cluster.leader(), cluster.standby()

@@ -333,7 +333,8 @@ class ReservationTable:
             self.affinity.add(reservation.part, self._rows(reservation), -1)
         allocations = {each.node: each for each in reservation.placement.allocations}
         ends_at, licences = reservation.ends_at, reservation.licences
-        self._note_running(job.id, RunningAttempt(job.attempt + 1, ends_at, allocations, licences))
+        attempt = self._state.skipped.next_attempt(job.id, job.attempt)
+        self._note_running(job.id, RunningAttempt(attempt, ends_at, allocations, licences))
         if self.shared:
             self._count_rows(reservation, -1)
 
