@@ -399,7 +399,8 @@ class Engine:
 
     def explain(self, job: Job, now: float) -> Why:
         cycle = self.profile_cycles.of(job)
-        why = explain(self.state, cycle.placer, cycle, job, now)
+        with cycle.easy.keeping():
+            why = explain(self.state, cycle.placer, cycle, job, now)
         rule = rule_of(job.failure, self.pipeline.failures) if job.state.terminal else None
         if rule is None:
             return why

@@ -231,14 +231,13 @@ class Cycle:
         shared = self.shared
         # Reserve nodes for the first waiting job (step 3 of `run`), and for further jobs on nodes that the
         # first job cannot use. Do this here only if other scheduler profiles use the same nodes. Otherwise
-        # `easy` computes the reservation when backfill first needs it.
+        # `easy` computes the reservation below.
         if shared is not None:
             shared.reserve(jobs_to_reserve(self, now), now)
         if self.head is not None:
-            # The reservation of an earlier cycle is out of date: `easy` computes it again on first use. Store
-            # the versions only if a job waits. Without a waiting job there is nothing that the next cycle
-            # could skip.
-            self.easy.clear()
+            # The reservation of an earlier cycle is out of date. Store the versions only if a job waits.
+            # Without a waiting job there is nothing that the next cycle could skip.
+            self.easy.renew(now)
             self.seen = versions(self)
         if self.head is not None or (self.state.limited and self.quota_reservations):
             # Backfill (step 4 of `run`).

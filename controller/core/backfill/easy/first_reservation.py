@@ -1,5 +1,5 @@
-"""The EASY reservation of the first waiting job of one scheduler profile. It is computed on first use and
-kept until the next cycle that tries all lanes.
+"""The EASY reservation of the first waiting job of one scheduler profile. It is computed in each cycle
+that tries all lanes, and kept until the next such cycle.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ class FirstReservation:
         """True if `_easy` has been computed for the present first waiting job. `_easy` may then still be
         None.
         """
-        self._used = False
-        """True if a cycle has used `_easy` for a decision. Otherwise the reserved start is not recorded as an
-        estimate.
-        """
         self._latest = (0, NEVER)
         """The id of the first waiting job, and the latest start that is guaranteed to this job. The latest
         start includes `max_delay_s`.
         """
 
-    def clear(self) -> None:
-        """Drop the reservation, because the first waiting job may be another one now. The next use computes
-        it again.
+    def renew(self, now: float) -> None:
+        """Compute the reservation again, because the first waiting job may be another one now, or its
+        reserved start may have changed. Each cycle that tries all lanes calls this method.
+
+        The reservation is computed here, and not on first use, because the first use depends on cached
+        placements: with other caches, an engine that handles the same inputs would record other starts.
         """
-        self._easy, self._known, self._used = None, False, False
+        self._easy, self._known = None, False
+        self.use(now)
 
     def reservation(self, now: float) -> EasyReservation | None:
         """Return the EASY reservation of the first waiting job, computed on first use.
@@ -81,10 +81,8 @@ class FirstReservation:
 
         Backfilled jobs may delay the first waiting job by at most `max_delay_s` seconds in total. Therefore
         the first call for a waiting job fixes the latest start of this job, and later cycles do not move the
-        latest start. At the end of a cycle that has called this method, the reserved start is recorded as a
-        start estimate.
+        latest start.
         """
-        self._used = True
         easy = self.reservation(now)
         ends_by = self.backfill_ends_by(easy)
         if easy is not None and self._latest[0] != easy.job:
@@ -106,10 +104,10 @@ class FirstReservation:
 
     def record(self, now: float, apply: Callable[[StartEstimated], None]) -> None:
         """Record the start that is guaranteed to the first waiting job as a StartEstimated event, once for
-        each job. Do nothing if no decision of the cycle has used the reservation.
+        each job.
         """
         easy, state = self._easy, self._cycle.state
-        if not self._used or easy is None or easy.starts_at == NEVER or easy.job not in state.queue:
+        if easy is None or easy.starts_at == NEVER or easy.job not in state.queue:
             return
         if any(each.kind == PROMISE for each in state.jobs[easy.job].foreseen):
             return

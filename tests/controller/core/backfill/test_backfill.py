@@ -12,6 +12,7 @@ from controller.core.backfill.conservative.timeline import NodeTimeline
 from controller.core.cluster.node_table import Bools, NodeTable, Rows
 from controller.core.explain.why_pending import reason_of
 from controller.core.framework.interfaces import Backfill
+from controller.core.model.events.kinds import body_of
 from controller.core.model.inputs.job_inputs import Cancel
 from controller.core.model.inputs.node_inputs import Resume
 from controller.core.model.inputs.policy_inputs import Reserve
@@ -62,6 +63,24 @@ def test_easy_starts_jobs_that_do_not_delay_the_first(behind: JobSpec, starts: b
     reserved = harness.engine.cycle.first_reservation(harness.now)
     assert reserved is not None
     assert (reserved.job, reserved.starts_at) == (first, harness.now + 2 * HOUR)
+
+
+def test_explain_changes_no_event_of_the_next_cycle() -> None:
+    """explain fills caches of placements. The first start that backfill looks up depends on these caches."""
+    bodies = []
+    for explains in (False, True):
+        harness = harness_of(Easy(), "a", "b", "c")
+        for name in ("a", "b"):
+            harness.submit(spec(8, selector={"node": name}, time_limit_s=HOUR))
+        harness.tick()
+        first = harness.submit(spec(16, nodes=2, time_limit_s=HOUR))
+        last = harness.submit(spec(12, nodes=3, time_limit_s=HOUR))
+        if explains:
+            harness.why(last)
+        harness.tick()
+        bodies.append([body_of(event) for event in harness.events])
+        assert [each.kind for each in harness.job(first).foreseen] == ["promise"]
+    assert bodies[0] == bodies[1]
 
 
 def test_nodes_spared_by_the_reservation_are_given_to_one_job_only() -> None:
