@@ -248,6 +248,20 @@ async def test_12_a_kill_at_every_step_leaks_and_doubles_nothing(rig: Rig, step:
     assert rig.world.ends == []
 
 
+async def test_12_a_foreign_job_that_waits_after_a_lost_answer_is_asked_for_once_more(rig: Rig) -> None:
+    """A controller that is killed between the creation of a container and its start leaves such a job."""
+    rig.world.initial, rig.world.answer_lost = ForeignState.WAITING, "killed"
+    tag = rig.start(1)
+    await rig.settle()
+    rig.world.answer_lost = ""
+    await rig.restart()
+    await rig.rounds(4)
+    assert rig.world.asks == [(tag, False), (tag, True)]
+    assert rig.world.number == 1
+    [attempt] = rig.driver.attempts
+    assert attempt.presence is Presence.SEEN
+
+
 async def test_12_a_lost_record_is_found_again_by_its_tag(rig: Rig) -> None:
     ref = await running(rig)
     rig.driver.files.delete(f"{PREFIX}1-1-0")
