@@ -5,8 +5,8 @@ PYTHON ?= $(shell for each in python3.13 python3.12 python3.11 python3; do \
 VENV := .venv
 BIN := $(VENV)/bin
 BUILD := .venv-build
-# More than two test processes for each core, because many tests wait. tests/conftest.py makes the groups.
-PARALLEL := -n $(shell echo $$((1 + 2 * $$(nproc)))) --dist loadscope --no-loadscope-reorder
+# Three test processes for each core, because many tests wait. tests/conftest.py makes the groups.
+PARALLEL := -n $(shell echo $$((3 * $$(nproc)))) --dist loadscope --no-loadscope-reorder
 QUICK := tests/wire tests/controller/core tests/agent/attempts/test_attempt_states.py tests/cli/spec tests/cli/output
 # Many containers set this variable. Four test processes would then compile every test at each start.
 export PYTHONDONTWRITEBYTECODE =
