@@ -25,6 +25,12 @@ from wire.cluster.hosts import parse_ssh_address
 from wire.text import printable
 
 READ = 64 * 1024
+MOST_OUTPUT = 64 << 20
+"""Bytes. A command that prints more is ended, because the controller keeps its output in memory."""
+_END_S = 5.0
+"""Seconds to wait for the exit of a killed command. A program that has left the command's process group may
+keep its pipes open.
+"""
 _KEPT = ("LANG", "SLURM_CONF", "PBS_CONF_FILE", "PBS_SERVER", "TZ")
 """The variables of the controller's environment that local commands of a batch system get. Other variables
 could reach the jobs, because sbatch passes its environment on.
@@ -44,6 +50,10 @@ class Completed:
     def last_words(self) -> str:
         """Return the last lines of stderr for an error message."""
         return printable(self.err.strip()[-400:], 400) or f"exit code {self.code}"
+
+
+class _OutputTooLong(Exception):
+    """Raised if a command has printed more than MOST_OUTPUT bytes."""
 
 
 class CommandRunner(Protocol):
@@ -117,11 +127,13 @@ class LocalRunner:
         process = await self._start(text)
         try:
             async with asyncio.timeout(self._timeout_s):
-                out, err = await process.communicate(stdin)
+                out, err = await _outputs(process, stdin)
         except TimeoutError:
             raise EngineUnavailable(
                 f"a command of the batch system gave no answer within {self._timeout_s:g} s"
             ) from None
+        except _OutputTooLong:
+            raise EngineUnavailable(_too_long("a command of the batch system")) from None
         finally:
             await _end(process)
         return _completed(out, err, pattern, "this machine")
@@ -146,7 +158,61 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_END_S):
+            # Read to the ends of the pipes, because asyncio closes them only then.
+            await asyncio.gather(_discard(process.stdout), _discard(process.stderr), process.wait())
+
+
+async def _discard(stream: asyncio.StreamReader | None) -> None:
+    assert stream is not None
+    while await stream.read(READ):
+        pass
+
+
+async def _outputs(
+    process: asyncio.subprocess.Process | asyncssh.SSHClientProcess[bytes], stdin: bytes
+) -> tuple[bytes, bytes]:
+    """Write the input of a command, and return all that it prints on stdout and stderr. Raise _OutputTooLong
+    if one of them is too long.
+    """
+    tasks = [
+        asyncio.ensure_future(each)
+        for each in (_whole(process.stdout), _whole(process.stderr), _feed(process.stdin, stdin))
+    ]
+    try:
+        out, err, _ = await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    assert out is not None
+    assert err is not None
+    return out, err
+
+
+async def _whole(stream: asyncio.StreamReader | asyncssh.SSHReader[bytes] | None) -> bytes:
+    """Return all output of a stream. Raise _OutputTooLong after MOST_OUTPUT bytes."""
+    assert stream is not None
+    found = bytearray()
+    while data := await stream.read(READ):
+        found += data
+        if len(found) > MOST_OUTPUT:
+            raise _OutputTooLong
+    return bytes(found)
+
+
+async def _feed(stream: asyncio.StreamWriter | asyncssh.SSHWriter[bytes] | None, data: bytes) -> None:
+    """Write the input of a command, and end the input. A command need not read its input."""
+    assert stream is not None
+    with contextlib.suppress(OSError):
+        stream.write(data)
+        await stream.drain()
+        stream.write_eof()
+
+
+def _too_long(what: str) -> str:
+    return f"{what} printed more than {MOST_OUTPUT >> 20} MiB"
 
 
 class SshRunner:
@@ -180,7 +246,13 @@ class SshRunner:
         connection = await self._connected()
         try:
             async with asyncio.timeout(self._timeout_s):
-                done = await connection.run(_for_login_shell(text), input=stdin, encoding=None)
+                process = await connection.create_process(_for_login_shell(text), encoding=None)
+                try:
+                    out, err = await _outputs(process, stdin)
+                finally:
+                    process.close()
+        except _OutputTooLong:
+            raise EngineUnavailable(_too_long(f"a command on the login node {self._login}")) from None
         except TimeoutError:
             connection.abort()
             raise EngineUnavailable(
@@ -189,7 +261,7 @@ class SshRunner:
         except (asyncssh.Error, OSError) as error:
             connection.abort()
             raise EngineUnavailable(f"the login node {self._login}: {describe_error(error)}") from None
-        return _completed(_bytes(done.stdout), _bytes(done.stderr), pattern, f"the login node {self._login}")
+        return _completed(out, err, pattern, f"the login node {self._login}")
 
     async def stream(self, command: str) -> AsyncIterator[bytes]:
         connection = await self._connected()
@@ -213,7 +285,3 @@ class SshRunner:
 def _for_login_shell(command: str) -> str:
     """Return the command as a text that login shells such as bash, zsh, dash and fish pass to /bin/sh."""
     return "exec /bin/sh -c " + shlex.quote(command)
-
-
-def _bytes(data: object) -> bytes:
-    return data if isinstance(data, bytes) else str(data or "").encode()

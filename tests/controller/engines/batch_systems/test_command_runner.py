@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from controller.engines.batch_systems import command_runner
 from controller.engines.batch_systems.command_runner import CommandRunner, LocalRunner, SshRunner
 from controller.engines.contract import EngineUnavailable
 from controller.nodes.ssh.known_hosts import key_line
@@ -54,6 +55,15 @@ async def test_output_without_a_newline_at_its_end_is_kept(runner: CommandRunner
 async def test_an_answer_that_was_cut_off_is_no_answer(runner: CommandRunner) -> None:
     with pytest.raises(EngineUnavailable, match="is not complete: gone"):
         await runner.run("echo one line; echo gone >&2; kill -9 $$")
+
+
+async def test_a_command_that_prints_without_end_is_ended(
+    runner: CommandRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command_runner, "MOST_OUTPUT", 1 << 20)
+    with pytest.raises(EngineUnavailable, match="printed more than 1 MiB"):
+        await runner.run("yes")
+    assert (await runner.run("echo next")).out == "next\n"
 
 
 async def test_output_is_streamed(runner: CommandRunner) -> None:
