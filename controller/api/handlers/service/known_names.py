@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pwd
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from controller.api.server.errors import Rejected, rejected
 from controller.api.server.request import Call
@@ -65,6 +65,15 @@ async def need_tenant(call: Call, scope: str, name: str) -> None:
         _need(name, {*config.queues, DEFAULT_QUEUE}, "queue")
     elif scope == "project" and config.projects:
         _need(name, known_projects(call), "project")
+
+
+async def need_tenants(call: Call, only: Mapping[str, str]) -> None:
+    """Raise Rejected if a filter of an empty report has an unknown name. `only` has a name by kind of tenant.
+
+    A report that is not empty proves that its names are known: scheduler.toml may have had the names before.
+    """
+    for scope, name in only.items():
+        await need_tenant(call, scope, name)
 
 
 def need_node(call: Call, name: str) -> None:

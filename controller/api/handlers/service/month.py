@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from functools import partial
 from zoneinfo import ZoneInfo
 
+from controller.api.handlers.service.known_names import need_tenants
 from controller.api.handlers.service.money import GIB_HOUR_MIB_S, HOUR_MS, bill_of
 from controller.api.handlers.service.reports import accounted_window
 from controller.api.server.errors import rejected
@@ -42,6 +43,8 @@ async def show(call: Call) -> MonthReport:
     rows = [_row(state, name, count, by_name[name], waits.get(name)) for name, count in jobs.items()]
     if by == "user" and not only:
         rows = _with_off_queue(rows, off_queue)
+    if not rows:
+        await need_tenants(call, only)
     rows.sort(key=lambda each: (-each.gpu_ms, each.name))
     gpu_ms = sum(each.gpu_ms for each in rows)
     return MonthReport(

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+from controller.api.handlers.service.known_names import need_tenants
 from controller.api.handlers.service.money import bill_of
 from controller.api.server.errors import rejected
 from controller.api.server.request import Call
@@ -32,6 +33,8 @@ async def show(call: Call) -> UsageList:
         running = daemon.usage.running_rows(until if call.query["until"] is None else daemon.now())
         ask = partial(daemon.store.usage, by, since, until, call.query["limit"], running, only)
         sums, total = await daemon.report(ask)
+        if not sums:
+            await need_tenants(call, only)
         money = await _money(call, by, since, until, only, running, [each.name for each in sums])
     views = (_view(each, money.get(each.name)) for each in sums)
     return UsageList(tuple(views), since, until, total, daemon.state.budgets.rules.currency)

@@ -121,3 +121,13 @@ async def test_sla_shows_the_part_of_the_jobs_that_started_in_time() -> None:
 
 async def test_sla_is_empty_without_targets(api: RunningController) -> None:
     assert (await api.get("/v1/reports/sla"))[1]["rows"] == []
+
+
+async def test_an_unknown_name_is_refused_with_the_nearest_one() -> None:
+    async with start_controller(projects={"vision": {}, "speech": {}}) as api:
+        for report in ("/v1/reports/month", "/v1/usage"):
+            assert (await api.get(report, project="vision"))[0] == 200
+            status, refused = await api.get(report, project="vison")
+            assert status == 404
+            assert "there is no project 'vison'" in refused["message"]
+            assert "vision" in refused["hint"]
