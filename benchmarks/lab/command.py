@@ -12,6 +12,7 @@ import typer
 from benchmarks.lab.measures import Deviation, worst
 from benchmarks.lab.run import LabResult, LabTask
 from benchmarks.lab.run import run as run_task
+from benchmarks.lab.scaled_cluster import with_nodes
 from benchmarks.lab.workload import MIXES, PROJECTS
 from benchmarks.table import heading, row
 from cli.commands.sim.progress import Progress, refusals
@@ -30,6 +31,7 @@ EXAMPLES = examples(
     f"{PROGRAM} --seeds 1,2 --days 7 --loads 1.2 --mixes wide,narrow",
     f"{PROGRAM} --config empty --mixes nolimits",
     f"{PROGRAM} --config mine.toml -o json",
+    f"{PROGRAM} --nodes 12 --loads 1.2",
 )
 EMPTY = "empty"
 LAB = Path(__file__).parents[2] / "examples" / "lab.toml"
@@ -72,6 +74,18 @@ def lab(
             show_default=False,
         ),
     ] = "",
+    nodes: Annotated[
+        int | None,
+        typer.Option(
+            "--nodes",
+            metavar="N",
+            min=1,
+            max=1000,
+            help="Run on N nodes: repeat the nodes of the configuration. The number of jobs and the limits "
+            "of users and queues grow in proportion.",
+            show_default=False,
+        ),
+    ] = None,
     without_admin: Annotated[
         bool, typer.Option("--without-admin", help="Run without drains and reservations of nodes.")
     ] = False,
@@ -89,12 +103,15 @@ def lab(
 ) -> int:
     """Measure a scheduling policy on weeks of a university lab with 6 nodes of 8 GPUs, in virtual time.
 
-    The jobs depend on the mix, the load and the seed only. The engine decides as on a live cluster.
+    The jobs depend on the mix, the load, the seed and the number of GPUs only. The engine decides as on a
+    live cluster.
     """
     if alone and alone not in PROJECTS:
         raise CommandError(f"--alone: {alone!r} is none of {', '.join(PROJECTS)}")
     with refusals():
         name, chosen = configuration(config)
+        if nodes is not None:
+            chosen = with_nodes(chosen, nodes, name)
         tasks = [
             LabTask(name, chosen, mix, load, seed, days, not without_admin, alone)
             for mix in _mixes(mixes)

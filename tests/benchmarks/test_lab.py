@@ -12,6 +12,7 @@ from benchmarks.lab.command import LAB, configuration, run_command
 from benchmarks.lab.entitlement import Demand, entitled_hours
 from benchmarks.lab.history import History, RecordedJob
 from benchmarks.lab.measures import Deviation, Record, Sample
+from benchmarks.lab.scaled_cluster import with_nodes
 from benchmarks.lab.workload import DEADLINE, GANG, GPUS, HOUR_S, MIXES, NOTEBOOK, START_S, lab_jobs
 from controller.config.load import load_with_problems
 from controller.core.accounting.idle_causes import IdleCause
@@ -232,6 +233,34 @@ def test_one_project_runs_alone_with_the_service(capsys: pytest.CaptureFixture[s
     assert found["jobs"] == sum(job.spec.project == "llm" for job in jobs) + 1 < len(jobs)
     assert run_command(["--alone", "lm"]) != 0
     assert "'lm' is none of llm" in capsys.readouterr().err
+
+
+def test_limits_grow_with_the_number_of_nodes() -> None:
+    name, small = configuration("")
+    large = with_nodes(small, 12, name)
+    assert list(large.nodes)[5:8] == ["gpu06", "gpu01-2", "gpu02-2"]
+    assert large.nodes["gpu05-2"] == small.nodes["gpu05"]
+    for path, key, before, after in (
+        (
+            "users",
+            "*",
+            {"gpus": 24, "running": 48, "queued": 300},
+            {"gpus": 48, "running": 96, "queued": 600},
+        ),
+        ("queues", "interactive", {"gpus": 12}, {"gpus": 24}),
+    ):
+        assert (small.quota.model_dump()[path][key], large.quota.model_dump()[path][key]) == (before, after)
+    interactive = large.queues["interactive"]
+    assert (interactive.keep_free_gpus, interactive.max_gpus_per_user) == (4, 8)
+    assert interactive.max_gpus_per_job == small.queues["interactive"].max_gpus_per_job
+    assert with_nodes(small, 6, name).model_dump() == small.model_dump()
+    assert list(with_nodes(small, 2, name).nodes) == ["gpu01", "gpu02"]
+
+
+def test_jobs_grow_with_the_number_of_nodes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["--days", "1", "--loads", "0.9", "--nodes", "12", "-o", "json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert found["jobs"] == len(lab_jobs(1, 1, 0.9, "lab", 2 * GPUS)) > len(lab_jobs(1, 1, 0.9, "lab"))
 
 
 def test_unknown_mixes_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
