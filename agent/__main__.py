@@ -22,7 +22,7 @@ from agent.attempts.spool import Spool, SpoolUnusable, format_key
 from agent.controller_channel import Channel
 from agent.gpus.interface import GpuSource, GpusUnknown, NoGpus
 from agent.gpus.late_driver import LateDriverGpus
-from agent.gpus.nvml_reader import NvmlGpus, NvmlMissing
+from agent.gpus.nvml_gpus import NvmlGpus, NvmlMissing
 from agent.gpus.simulated import SimulatedGpus
 from agent.host import facts, preflight
 from agent.isolation import cgroup_detection, container_runtimes, scratch

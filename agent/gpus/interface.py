@@ -1,5 +1,5 @@
 """The interface of GPU sources. A GPU source lists and reads the GPUs of a host. The sources are `NoGpus` in
-this module, and nvml_reader.py, late_driver.py and simulated.py.
+this module, and nvml_gpus.py, late_driver.py and simulated.py.
 """
 
 from __future__ import annotations

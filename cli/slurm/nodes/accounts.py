@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cli.slurm.arguments import COMMON, Arguments, parse, prints_only_help, switch
-from cli.slurm.formats.columns import Column, choose, lines, shape_of
 from cli.slurm.formats.output_formats import print_lines
+from cli.slurm.formats.sacct_columns import Column, choose, lines, shape_of
 from cli.slurm.programs import SlurmError
 from cli.slurm.show.controller import ask, controller
 from wire.http.controllers import Controllers

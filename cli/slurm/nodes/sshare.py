@@ -6,8 +6,8 @@ import os
 from typing import Any
 
 from cli.slurm.arguments import COMMON, Option, parse, prints_only_help, switch
-from cli.slurm.formats.columns import columns_of, lines, shape_of
 from cli.slurm.formats.output_formats import print_lines
+from cli.slurm.formats.sacct_columns import columns_of, lines, shape_of
 from cli.slurm.nodes.accounts import text_column, user_name
 from cli.slurm.show.controller import ask, controller
 from wire.http.controllers import Controllers

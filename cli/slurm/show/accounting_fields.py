@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cli.slurm.formats import resources as res
-from cli.slurm.formats.columns import Column
+from cli.slurm.formats.sacct_columns import Column
 from cli.slurm.formats.states import REASON_COLUMNS, STATE_COLUMNS, exit_code, job_reason, job_state
 from cli.slurm.formats.times import long_span, moment, whole_minutes
 from cli.slurm.show import jobs

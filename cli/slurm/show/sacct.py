@@ -11,9 +11,9 @@ import time
 from collections.abc import Iterable
 
 from cli.slurm.arguments import COMMON, Arguments, Option, Value, parse, prints_only_help, switch
-from cli.slurm.formats.columns import columns_of, lines, shape_of
 from cli.slurm.formats.output_formats import print_lines
 from cli.slurm.formats.resources import cpus, gid_of
+from cli.slurm.formats.sacct_columns import columns_of, lines, shape_of
 from cli.slurm.formats.states import STATE_COLUMNS, read_states
 from cli.slurm.formats.times import moment, read_moment
 from cli.slurm.openapi.documents import OPENAPI_DB, print_document, wanted

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 
 from cli.slurm.arguments import COMMON, Option, parse, prints_only_help, switch
-from cli.slurm.formats.columns import choose, columns_of, lines, shape_of
 from cli.slurm.formats.output_formats import print_lines
+from cli.slurm.formats.sacct_columns import choose, columns_of, lines, shape_of
 from cli.slurm.programs import SlurmError
 from cli.slurm.show import accounting_fields
 from cli.slurm.show.accounting_fields import with_steps

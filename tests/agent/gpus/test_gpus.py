@@ -16,7 +16,7 @@ from agent.event_loop import EventLoop
 from agent.gpus import nvml_probe
 from agent.gpus.interface import NO_SUCH_GPU, GpusUnknown, ReportedReadings
 from agent.gpus.late_driver import LateDriverGpus
-from agent.gpus.nvml_reader import NvmlGpus, NvmlMissing
+from agent.gpus.nvml_gpus import NvmlGpus, NvmlMissing
 from agent.gpus.process_owners import GpuHolder, ListHolders, simulated_load
 from agent.gpus.reset import ResetCommand
 from agent.gpus.simulated import SimulatedGpus
@@ -392,7 +392,7 @@ def proof(watching: Watching, *indices: int) -> str:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten the wait for free GPU memory, so that a test need not wait."""
-    monkeypatch.setattr("agent.gpus.nvml_reader.CLEAN_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("agent.gpus.nvml_gpus.CLEAN_TIMEOUT_S", 0.5)
 
 
 def test_clean_gpus_are_given_to_a_job(fake_nvml: FakeNvml) -> None:
@@ -423,7 +423,7 @@ def test_memory_freed_late_is_waited_for(
     assert watching.blamed() == {uuid(0)}
     fake_nvml.set_answers(0, used_mib=600)
     # because on a busy machine the next reading may be from before the memory was freed
-    monkeypatch.setattr("agent.gpus.nvml_reader.CLEAN_TIMEOUT_S", PATIENCE_S)
+    monkeypatch.setattr("agent.gpus.nvml_gpus.CLEAN_TIMEOUT_S", PATIENCE_S)
     assert proof(watching, 0) == ""
 
 
