@@ -103,6 +103,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "cli.commands.service.admin",
         "Verify, back up, restore and compact the controller's database.",
     ),
+    "whoami": ("cli.commands.access.whoami", "Show your user, your role and the limits of your token."),
+    "token": ("cli.commands.access.token", "Create, list and revoke API tokens."),
     "controllers": (
         "cli.commands.service.controllers",
         "Show the controllers of the cluster and the leader.",

@@ -17,6 +17,7 @@ from controller.core.input_handlers.context import Context
 from controller.core.input_handlers.job_edits import changed_fields
 from controller.core.input_handlers.operator_commands import OperatorCommands
 from controller.core.input_handlers.reservation_commands import ReservationCommands
+from controller.core.input_handlers.token_commands import TokenCommands
 from controller.core.input_handlers.user_commands import UserCommands
 from controller.core.input_handlers.workload_commands import WorkloadCommands
 from controller.core.lifecycle.due_jobs import DueJobs
@@ -50,6 +51,7 @@ from controller.core.model.events.nominations import (
 from controller.core.model.events.queued import JobEdited, JobRelaxed, PriorityInherited
 from controller.core.model.events.tenants import BudgetReached, HoursChanged
 from controller.core.model.inputs import (
+    access_inputs,
     agent_inputs,
     controller_inputs,
     job_inputs,
@@ -154,6 +156,7 @@ class Engine:
         self._reservations = reservations = ReservationCommands(context)
         self._agent_reports = agents = self.agent_reports_type(context)
         self.timed_drains = TimedDrains(state, cycles, pipeline.rebalance, stopper, record, order)
+        tokens = TokenCommands(context)
         operators = OperatorCommands(context, self.timed_drains)
         self.services = services = ServiceReconciler(context, users)
         # If a handler accepts an input and has no job ids to return, it returns None. The reply is then DONE.
@@ -184,6 +187,8 @@ class Engine:
             policy_inputs.RestartService: services.restart,
             policy_inputs.ScaleService: services.scale,
             agent_inputs.HealthReported: HealthHandler(context).on_report,
+            access_inputs.CreateToken: tokens.create,
+            access_inputs.RevokeToken: tokens.revoke,
             policy_inputs.Reserve: reservations.reserve,
             policy_inputs.CancelReservation: reservations.cancel,
             policy_inputs.Rebalance: self.rebalancer.run,

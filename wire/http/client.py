@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import Iterator
 
+from wire.http.calls.access_calls import AccessCalls
 from wire.http.calls.api_calls import JobName
 from wire.http.calls.job_calls import JobCalls
 from wire.http.calls.node_calls import NodeCalls
@@ -15,7 +16,7 @@ from wire.http.transport import Refused, Unreachable
 __all__ = ["Client", "JobName", "Refused", "Unreachable"]
 
 
-class Client(JobCalls, NodeCalls, PolicyCalls, ServiceCalls):
+class Client(AccessCalls, JobCalls, NodeCalls, PolicyCalls, ServiceCalls):
     """Sends requests to the controller, with one method for each endpoint of the API. Each method raises
     Unreachable if no controller answers, and Refused if the controller refuses the request.
     """

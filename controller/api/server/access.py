@@ -4,6 +4,11 @@
 2. `controller/api/server/app.py` calls `refusal()` before reading the body of a request.
 3. If the request is about one job, the rights also depend on the user of the job (`Owner`).
 4. A read-only session has only the rights that change nothing (`Need.changes`), also if its user is an admin.
+5. A request with a token has at most the abilities of the token (`Need.can`). Its role is lowered to the
+   highest role that these abilities need (`within`). If the token names projects, the request may only
+   concern jobs of these projects.
+6. An operator of a project ([projects.NAME] operators) has some rights of operators for the jobs of the
+   project (`Need.of_project`). Rights by which the caller could act as the job's user are not among them.
 
 A caller with the role viewer can see jobs and never change them. A job of root or of the controller's user
 runs with the rights of that user. An operator that edits such a job, or runs a command in such a job, would
@@ -28,6 +33,31 @@ class Role(enum.Enum):
     ADMIN = "admin"
 
 
+RANKS = {role: rank for rank, role in enumerate(Role)}
+
+
+class Ability(enum.Enum):
+    """The abilities that a token can have (`corral token create --can`). Each route needs one of them."""
+
+    READ = "read"
+    OUTPUT = "output"
+    SUBMIT = "submit"
+    CHANGE = "change"
+    EXEC = "exec"
+    OPERATE = "operate"
+    ADMIN = "admin"
+
+
+ALL = frozenset(Ability)
+_ROLE_OF = {Ability.READ: Role.VIEWER, Ability.OPERATE: Role.OPERATOR, Ability.ADMIN: Role.ADMIN}
+"""The role that a token needs for an ability, if it is not the role user."""
+
+
+def lower(one: Role, other: Role) -> Role:
+    """Return the role with fewer rights."""
+    return min(one, other, key=RANKS.__getitem__)
+
+
 @dataclass(frozen=True, slots=True)
 class Caller:
     """The user that sent a request, and the user's role. `read_only` is True for a request of a read-only
@@ -37,6 +67,22 @@ class Caller:
     user: str
     role: Role
     read_only: bool = False
+    token: str = ""
+    """The id of the token that the request was sent with; empty on the unix socket. `token` and `token.read`
+    are the tokens in the state directory."""
+    can: frozenset[Ability] = ALL
+    projects: frozenset[str] | None = None
+    """The only projects that the token may concern; None for all projects."""
+    operated: frozenset[str] = frozenset()
+    """The projects of which the user is an operator."""
+    robot: str = ""
+    makes_tokens: bool = True
+    """False if the request was sent with a token that may not create further tokens."""
+
+    @property
+    def name(self) -> str:
+        """Return the name of the caller for the audit log: the user, or `robot:NAME`."""
+        return f"robot:{self.robot}" if self.robot else self.user
 
     @property
     def operates(self) -> bool:
@@ -51,6 +97,7 @@ class Owner:
 
     user: str
     privileged: bool = False
+    project: str = ""
 
 
 class Who(enum.Enum):
@@ -77,10 +124,34 @@ class Need:
     """True if the right depends on the job that the URL names."""
     changes: bool = True
     """True if the route changes something. A read-only session may not use the route."""
+    of_project: bool = False
+    """True if operators of the job's project have the right, too."""
+    of_tokens: bool = False
+    """True if the route is about tokens. Only a session of `corral login`, and a caller without a token, may
+    use the route."""
+    ability: Ability | None = None
+    """The ability that a token needs for the route; None for the usual ability of `who`."""
+
+    @property
+    def can(self) -> Ability:
+        """Return the ability that a token needs for the route."""
+        return self.ability or _ABILITY_OF[self.who]
 
 
-def _owner(doing: str, *, changes: bool = True) -> Need:
-    return Need(Who.OWNER, doing, of_job=True, changes=changes)
+_ABILITY_OF = {
+    Who.ANYONE: Ability.READ,
+    Who.SUBMITTER: Ability.SUBMIT,
+    Who.OWNER: Ability.CHANGE,
+    Who.OPERATOR: Ability.OPERATE,
+    Who.ADMIN: Ability.ADMIN,
+    Who.OPENER: Ability.EXEC,
+}
+
+
+def _owner(
+    doing: str, *, changes: bool = True, of_project: bool = False, ability: Ability | None = None
+) -> Need:
+    return Need(Who.OWNER, doing, True, changes, of_project, ability=ability)
 
 
 def operator(doing: str, *, changes: bool = True) -> Need:
@@ -95,24 +166,26 @@ def admin(doing: str, *, changes: bool = True) -> Need:
 
 
 ANYONE = Need(Who.ANYONE, changes=False)
+TOKENS = Need(Who.ANYONE, "create or revoke tokens", of_tokens=True)
+LIST_TOKENS = Need(Who.ANYONE, "list tokens", changes=False, of_tokens=True)
 SUBMIT = Need(Who.SUBMITTER, "submit")
 PREVIEW = Need(Who.SUBMITTER, "submit", changes=False)
-NOTIFY_ME = Need(Who.SUBMITTER, "have notifications sent")
-CHANGE_JOBS = Need(Who.SUBMITTER, "change jobs")
+NOTIFY_ME = Need(Who.SUBMITTER, "have notifications sent", ability=Ability.CHANGE)
+CHANGE_JOBS = Need(Who.SUBMITTER, "change jobs", ability=Ability.CHANGE)
 """The right for a request about many jobs. The handler also checks the caller's right for each of these
 jobs.
 """
-CANCEL, HOLD, RELEASE = _owner("cancel"), _owner("hold"), _owner("release")
+CANCEL, HOLD, RELEASE = (_owner(doing, of_project=True) for doing in ("cancel", "hold", "release"))
 SET = _owner("change")
-REQUEUE = _owner("requeue")
+REQUEUE = _owner("requeue", of_project=True)
 RETRY = _owner("retry")
-SIGNAL = _owner("send signals to")
-CHECKPOINT = _owner("save checkpoints of")
-KEEP = _owner("keep")
-EXEC = _owner("run commands in")
-READ_OUTPUT = _owner("read the output of", changes=False)
-READ_SPEC = _owner("read the environment of", changes=False)
-PREEMPT = Need(Who.OPERATOR, "preempt", of_job=True)
+SIGNAL = _owner("send signals to", of_project=True)
+CHECKPOINT = _owner("save checkpoints of", of_project=True)
+KEEP = _owner("keep", of_project=True)
+EXEC = _owner("run commands in", ability=Ability.EXEC)
+READ_OUTPUT = _owner("read the output of", changes=False, ability=Ability.OUTPUT)
+READ_SPEC = _owner("read the environment of", changes=False, ability=Ability.OUTPUT)
+PREEMPT = Need(Who.OPERATOR, "preempt", of_job=True, of_project=True)
 USE_SHELL = Need(Who.OPENER, "use shells")
 """The right to read from and write to a command of `corral exec`. Only the user that started the command has
 this right. The handler checks this; to any other caller it answers that the command does not exist.
@@ -153,6 +226,9 @@ def refusal(need: Need, caller: Caller, owner: Owner | None = None, job: str = "
     """
     if caller.read_only and need.changes:
         return Refusal("not_allowed", f"this session is read-only and may not {need.doing}", hint=SESSION)
+    refused = _token_refusal(need, caller, owner)
+    if refused is not None:
+        return refused
     if need.who in (Who.ANYONE, Who.OPENER) or caller.role is Role.ADMIN:
         return None
     if need.who is Who.ADMIN:
@@ -164,15 +240,95 @@ def refusal(need: Need, caller: Caller, owner: Owner | None = None, job: str = "
             )
         return None
     what = f"{need.doing} job {job}" if job else f"{need.doing} jobs" if need.of_job else need.doing
-    if need.who is Who.OPERATOR and not caller.operates:
+    operates = caller.operates or _operates_project(need, caller, owner)
+    if need.who is Who.OPERATOR and not operates:
         return Refusal("not_allowed", f"only operators may {what}", hint=OPERATORS)
     if owner is None:
         return None
-    if not caller.operates and (caller.role is Role.VIEWER or caller.user != owner.user):
+    if not operates and (caller.role is Role.VIEWER or caller.user != owner.user):
         return Refusal("not_allowed", f"only {owner.user} and operators may {what}", "job")
     if owner.privileged and caller.user != owner.user:
         message = f"only {owner.user} and admins may {what}: it runs with the rights of {owner.user}"
         return Refusal("not_allowed", message, "job", ADMINS)
+    return None
+
+
+def _operates_project(need: Need, caller: Caller, owner: Owner | None) -> bool:
+    """Return whether the caller has the right as an operator of the job's project. Without a job, return
+    whether the caller can have the right for some job.
+    """
+    if not need.of_project or caller.role is Role.VIEWER:
+        return False
+    return bool(caller.operated) if owner is None else owner.project in caller.operated
+
+
+def _token_refusal(need: Need, caller: Caller, owner: Owner | None) -> Refusal | None:
+    """Return the refusal if the token of the request does not have the ability or the project."""
+    if need.can not in caller.can:
+        has = ", ".join(ability.value for ability in Ability if ability in caller.can) or "nothing"
+        hint = f"It can: {has}. 'corral token create --can {need.can.value}' makes another token."
+        doing = need.doing or "read"
+        return Refusal("not_allowed", f"this token may not {doing}: it cannot {need.can.value}", hint=hint)
+    if need.of_tokens and not caller.makes_tokens:
+        hint = "Use the unix socket, ssh://, or 'corral login'."
+        return Refusal("not_allowed", f"a token may not {need.doing}", hint=hint)
+    if caller.projects is None:
+        return None
+    there = ", ".join(sorted(caller.projects))
+    if need.who in (Who.OPERATOR, Who.ADMIN) and not need.of_job:
+        message = f"this token may not {need.doing}: it is only for jobs of project {there}"
+        return Refusal("not_allowed", message)
+    if owner is None or owner.project in caller.projects:
+        return None
+    return Refusal("not_allowed", f"this token is only for jobs of project {there}", "job")
+
+
+def within(caller: Caller, can: frozenset[Ability], projects: frozenset[str] | None) -> Caller:
+    """Return the caller with at most these abilities and projects.
+
+    The role becomes the highest role that the abilities need. So a token of root that can only submit does
+    not have the other rights of root, such as priorities above the ceilings.
+    """
+    can = caller.can & can
+    highest = max(
+        (_ROLE_OF.get(ability, Role.USER) for ability in can), key=RANKS.__getitem__, default=Role.VIEWER
+    )
+    if projects is not None and caller.projects is not None:
+        projects = caller.projects & projects
+    operated = caller.operated if Ability.CHANGE in can else frozenset()
+    return replace(
+        caller,
+        role=lower(caller.role, highest),
+        can=can,
+        projects=caller.projects if projects is None else projects,
+        operated=operated,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TokenWish:
+    """The abilities and projects of a token that a caller wants to create."""
+
+    can: frozenset[Ability]
+    projects: frozenset[str] | None
+
+
+def abilities_of(role: Role) -> frozenset[Ability]:
+    """Return the abilities that a caller with this role has."""
+    return frozenset(ability for ability in Ability if RANKS[_ROLE_OF.get(ability, Role.USER)] <= RANKS[role])
+
+
+def new_token_refusal(caller: Caller, wish: TokenWish) -> Refusal | None:
+    """Return the refusal if the caller may not create a token with these abilities and projects. A caller can
+    give no ability and no project that the caller does not have.
+    """
+    missing = wish.can - (caller.can & abilities_of(caller.role))
+    if missing:
+        names = ", ".join(ability.value for ability in Ability if ability in missing)
+        return Refusal("not_allowed", f"you may not give a token what you cannot do: {names}", "can")
+    if caller.projects is not None and wish.projects is not None and not wish.projects <= caller.projects:
+        there = ", ".join(sorted(caller.projects))
+        return Refusal("not_allowed", f"your session is only for jobs of project {there}", "projects")
     return None
 
 

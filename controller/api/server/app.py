@@ -19,6 +19,7 @@ from controller.api.server.errors import Rejected, body_problem, error_response,
 from controller.api.server.event_stream import EventStreams
 from controller.api.server.identity import Identity, read_token
 from controller.api.server.listeners import LONGEST, Acceptor, UnixSocket, open_tcp
+from controller.api.server.open_requests import OpenRequests
 from controller.api.server.protocol import Connection, ConnectionLimit, Connections, connection_limit
 from controller.api.server.request import Call, Route
 from controller.api.server.request_turns import RequestTurns
@@ -62,7 +63,10 @@ class Server:
         tokens = [
             read_token(config.state_dir / name) if self._listen else "" for name in ("token", "token.read")
         ]
-        self._identity = Identity(lambda: daemon.config, *tokens)
+        self._identity = Identity(
+            lambda: daemon.config, tokens[0], tokens[1], lambda: daemon.state.tokens, daemon.now
+        )
+        self._open = OpenRequests(lambda: daemon.state.tokens, lambda: daemon.config, daemon.now)
         self._streams = EventStreams(daemon)
         self._connections = Connections(
             self._answer, ConnectionLimit(self._identity, connection_limit(config.api.max_connections))
@@ -101,6 +105,7 @@ class Server:
         for acceptor in self._acceptors:
             acceptor.close()
         self._streams.close()
+        await self._open.close()
         self._connections.pre_shutdown()
         await self._connections.shutdown(GRACE_S)
 
@@ -127,10 +132,7 @@ class Server:
         return response
 
     async def _carry_out(self, request: web.BaseRequest) -> web.StreamResponse:
-        found = in_scope(await self._caller(request), request.headers.get(SCOPE_HEADER, ""))
-        if isinstance(found, Refusal):
-            raise Rejected(found)
-        caller = found
+        caller = await self._caller_in_scope(request)
         route, path = find(request.method, request.rel_url.raw_path)
         request[ROUTE] = route.method, route.path
         if caller.role is Role.ADMIN or route.slow:
@@ -138,10 +140,34 @@ class Server:
         async with self._turns.of(caller.user):
             return await self._handle(request, caller, route, path)
 
+    async def _caller_in_scope(self, request: web.BaseRequest) -> Caller:
+        found = in_scope(await self._caller(request), request.headers.get(SCOPE_HEADER, ""))
+        if isinstance(found, Refusal):
+            raise Rejected(found)
+        return found
+
     async def _handle(
         self, request: web.BaseRequest, caller: Caller, route: Route, path: Mapping[str, str]
     ) -> web.StreamResponse:
-        call = Call(self._daemon, self._reload, self._identity, self._streams, request, caller, path)
+        call = self._call(request, caller, path)
+        if not route.slow:
+            return await self._carry_out_call(call, route)
+
+        async def permit() -> None:
+            again = self._call(request, await self._caller_in_scope(request), path)
+            await again.permit(route.needs)
+            if route.needs.of_job:
+                await again.permit(route.needs, await again.job())
+
+        with self._open.watched(request, permit):
+            return await self._carry_out_call(call, route)
+
+    def _call(self, request: web.BaseRequest, caller: Caller, path: Mapping[str, str]) -> Call:
+        address = peer_address(request)
+        return Call(self._daemon, self._reload, self._identity, self._streams, request, caller, path, address)
+
+    async def _carry_out_call(self, call: Call, route: Route) -> web.StreamResponse:
+        request = call.request
         if route.of_leader or route.method != "GET":
             self._daemon.refuse_unless_leading()
         await call.permit(route.needs)
@@ -168,10 +194,14 @@ class Server:
         if not connection.accepted:
             connection.close()
             raise rejected("busy", "there are too many connections", hint="Try again in a moment.")
+        header = request.headers.get("Authorization")
         if connection.uid is None:
-            caller = await self._identity.of_token(request.headers.get("Authorization"))
+            caller = await self._identity.of_token(header, peer_address(request))
             connection.note_token()
             return caller
+        if header is not None and header.partition(" ")[2].strip().startswith("corral_"):
+            # A client on the unix socket that sends a token wants the rights of the token only.
+            return await self._identity.of_token(header)
         return await self._identity.of_uid(connection.uid)
 
     async def _body(self, request: web.BaseRequest) -> bytes:
@@ -193,6 +223,12 @@ class Server:
                 if len(body) > self._max_body:
                     raise web.HTTPRequestEntityTooLarge(self._max_body)
         return bytes(body)
+
+
+def peer_address(request: web.BaseRequest) -> str:
+    """Return the IP address of the client; empty on a unix socket."""
+    peer = request.transport.get_extra_info("peername") if request.transport is not None else None
+    return str(peer[0]) if isinstance(peer, tuple) else ""
 
 
 def _query(route: Route, sent: MultiMapping[str]) -> dict[str, Any]:

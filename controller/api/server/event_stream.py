@@ -12,11 +12,13 @@ from aiohttp import web
 from pydantic import TypeAdapter
 
 from controller.api.handlers.nodes.nodes import live_view
-from controller.api.handlers.service.events import event_views
+from controller.api.handlers.service.events import event_views, visible
+from controller.api.server.access import Caller
 from controller.api.server.errors import rejected
 from controller.api.server.request import Call
 from controller.api.views.resources import job_view
 from controller.commit_feed import Commit, Lagged, Subscription
+from controller.core.model.events.access import PRIVATE
 from controller.core.model.job import Job
 from controller.core.model.rows import JournalEntry
 from controller.core.state.job_and_node_rows import load_job
@@ -68,7 +70,7 @@ async def follow(call: Call) -> web.StreamResponse:
     await response.prepare(call.request)
     await response.write(HEARTBEAT)
     begin = last if after is None else after
-    await _Listener(call.streams, response, begin, call.query["rows"], call.query["pulse"]).listen()
+    await _Listener(call, response, begin).listen()
     await response.write_eof()
     return response
 
@@ -116,13 +118,15 @@ class EventStreams:
         for _, shell in self.shells.values():
             shell.close()
 
-    async def render(self, commit: Commit, rows: bool) -> bytes:
+    async def render(self, commit: Commit, rows: bool, caller: Caller) -> bytes:
         """Return a commit as the bytes of server-sent events. The bytes are cached, because all streams send
         the same bytes.
 
         With `rows`, the bytes also contain the present state of the jobs and nodes that the commit
-        changed.
+        changed. Commits with events that not all callers may see are encoded for each stream.
         """
+        if any(entry.kind in PRIVATE for entry in commit.entries):
+            return await self.render_entries(commit.entries, rows, caller)
         async with self._rendering:
             for known, with_rows, data in self._rendered:
                 if known is commit and with_rows is rows:
@@ -130,15 +134,15 @@ class EventStreams:
             if commit.pulse is not None:
                 data = b"data: %b\n\n" % _BATCH.dump_json(StreamBatch(commit.seq, pulse=commit.pulse))
             elif commit.entries:
-                data = await self.render_entries(commit.entries, rows)
+                data = await self.render_entries(commit.entries, rows, caller)
             else:
                 data = await self._readings(commit)
             self._rendered.append((commit, rows, data))
             return data
 
-    async def render_entries(self, entries: Sequence[JournalEntry], rows: bool) -> bytes:
-        """Return journal entries as the bytes of server-sent events, with up to BATCH entries in one
-        server-sent event.
+    async def render_entries(self, entries: Sequence[JournalEntry], rows: bool, caller: Caller) -> bytes:
+        """Return the events of these journal entries that the caller may see, as the bytes of server-sent
+        events, with up to BATCH entries in one server-sent event.
 
         With `rows`, each server-sent event also contains the jobs and nodes that its journal entries change.
         The state of these jobs and nodes may be newer than the entries, but never older.
@@ -147,7 +151,9 @@ class EventStreams:
         for start in range(0, len(entries), BATCH):
             part = entries[start : start + BATCH]
             jobs, nodes = await self._rows(part) if rows else ((), ())
-            batch = StreamBatch(part[-1].seq, await event_views(self.daemon, part), jobs, nodes)
+            batch = StreamBatch(
+                part[-1].seq, await event_views(self.daemon, visible(part, caller)), jobs, nodes
+            )
             messages.append(b"id: %d\ndata: %b\n\n" % (batch.seq, _BATCH.dump_json(batch)))
             # Let the event loop serve other requests here, because encoding the events of a large job array
             # takes long.
@@ -191,14 +197,13 @@ class EventStreams:
 class _Listener:
     """One client's event stream. `seen` is the number of the last journal entry that the client has got."""
 
-    def __init__(
-        self, streams: EventStreams, response: web.StreamResponse, seen: int, rows: bool, pulse: bool
-    ) -> None:
-        self.streams = streams
+    def __init__(self, call: Call, response: web.StreamResponse, seen: int) -> None:
+        self.streams = call.streams
+        self.caller = call.caller
         self.response = response
         self.seen = seen
-        self.rows = rows
-        self.pulse = pulse
+        self.rows: bool = call.query["rows"]
+        self.pulse: bool = call.query["pulse"]
 
     async def listen(self) -> None:
         """Send commits until the server closes. If the client reads too slowly, so that commits were dropped,
@@ -221,7 +226,7 @@ class _Listener:
             limit = min(BATCH, last - self.seen)
             async with self.streams.replaying:
                 entries = await daemon.read(partial(daemon.store.journal, self.seen, limit))
-                data = await self.streams.render_entries(entries, self.rows)
+                data = await self.streams.render_entries(entries, self.rows, self.caller)
             await self.response.write(data)
             self.seen = entries[-1].seq
 
@@ -236,5 +241,5 @@ class _Listener:
             if commit is None:
                 return
             if commit.entries or self.rows or commit.pulse is not None:
-                await self.response.write(await self.streams.render(commit, self.rows))
+                await self.response.write(await self.streams.render(commit, self.rows, self.caller))
             self.seen = commit.seq

@@ -18,9 +18,13 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from controller.api.server.access import Caller, Role, submit_refusal
+from controller.access import token_text
+from controller.access.token_text import Mistyped
+from controller.api.server.access import Ability, Caller, Role, lower, submit_refusal, within
 from controller.api.server.errors import Rejected, rejected
 from controller.config import Config
+from controller.core.model.tokens import ROBOT, SESSION, TokenRecord
+from controller.core.state.tokens import Tokens
 from wire import trusted_paths
 from wire.trusted_paths import UntrustedPath
 
@@ -48,8 +52,19 @@ def peer_uid(line: socket.socket) -> int | None:
 class Identity:
     """Finds the user and role of a caller. Root and the controller's user are admins."""
 
-    def __init__(self, config: Callable[[], Config], token: str, reading_token: str = "") -> None:
+    def __init__(
+        self,
+        config: Callable[[], Config],
+        token: str,
+        reading_token: str = "",
+        tokens: Callable[[], Tokens] = Tokens,
+        now: Callable[[], float] = time.time,
+    ) -> None:
         self._config = config
+        self._tokens = tokens
+        self._now = now
+        self.uses: dict[str, tuple[float, str]] = {}
+        """The time and the address of the last use of each token, by id."""
         self._token = token.encode()
         self._reading_token = reading_token.encode()
         self._own = os.geteuid()
@@ -81,31 +96,74 @@ class Identity:
         if until < time.monotonic():
             user = await _in_thread(partial(_user_name, uid))
             self._names[uid] = (time.monotonic() + FRESH_S, user)
-        return Caller(user, self._role(uid, user))
+        return Caller(user, self._role(uid, user), operated=self._operated(user))
 
-    async def of_token(self, header: str | None) -> Caller:
-        """Return the caller of a TCP request with the Authorization header `header`. The caller is the
-        controller's user; with the read token, the caller may change nothing. Raise Rejected if the token is
-        missing or wrong."""
+    async def of_token(self, header: str | None, address: str = "") -> Caller:
+        """Return the caller of a request with the Authorization header `header`.
+
+        1. The tokens in the state directory are those of the controller's user. With `token.read`, the caller
+           may change nothing.
+        2. Any other token has a record. Its caller has the record's user, and at most the record's abilities.
+
+        Raise Rejected if the token is missing, wrong, expired or revoked.
+        """
         scheme, _, given = (header or "").partition(" ")
-        sent = os.fsencode(given.strip())
+        text = given.strip()
+        if scheme.casefold() == "bearer" and text.startswith("corral_"):
+            return await self._of_record(text, address)
+        sent = os.fsencode(text)
         # Compare with both tokens, so that the time of the answer does not depend on the kind of the token.
         whole, reading = (
             bool(known) and hmac.compare_digest(sent, known) for known in (self._token, self._reading_token)
         )
         if scheme.casefold() != "bearer" or not (whole or reading):
-            raise rejected(
-                "not_allowed",
-                "this address requires a token; the request has none or a wrong one",
-                "Authorization",
-                "Send 'Authorization: Bearer …' with the token in <state_dir>/token.",
-                status=401,
-                headers={"WWW-Authenticate": "Bearer"},
-            )
-        caller = await self.of_uid(self._own)
+            raise _unauthorized("this address requires a token; the request has none or a wrong one")
+        caller = replace(await self.of_uid(self._own), token="token" if whole else "token.read")
         return caller if whole else replace(caller, read_only=True)
 
-    def _role(self, uid: int, user: str) -> Role:
+    async def _of_record(self, text: str, address: str) -> Caller:
+        try:
+            id = token_text.id_in(text)
+        except Mistyped:
+            raise _unauthorized("the token has a typing mistake or is not complete") from None
+        record = self._tokens().by_id.get(id or "")
+        if record is None or not token_text.is_text_of(text, record.digest):
+            raise _unauthorized("the token is wrong or revoked")
+        if not record.is_valid(self._now()):
+            raise _unauthorized(f"the token {record.id} ({record.name}) has expired")
+        caller = await self.of_record(record)
+        self.uses[record.id] = (self._now(), address)
+        return caller
+
+    async def of_record(self, record: TokenRecord) -> Caller:
+        """Return the caller of requests with this token. The role of the user, and the table of the robot in
+        scheduler.toml, are read again for each request, so that a change applies at once.
+        """
+        if await self.privileged_user(record.user):
+            if record.kind != "user":
+                raise _unauthorized(f"the token {record.id} is of root or of the controller's user")
+            role = Role.ADMIN
+        else:
+            role = self._role(None, record.user)
+        can = frozenset(map(Ability, record.can))
+        projects = frozenset(record.projects) or None
+        caller = Caller(record.user, role, token=record.id, operated=self._operated(record.user))
+        if record.kind == ROBOT:
+            robot = self._config().access.robots.get(record.robot)
+            if robot is None or robot.user != record.user:
+                raise _unauthorized(f"there is no robot {record.robot} with user {record.user} any more")
+            caller = replace(caller, role=Role(robot.role), robot=record.robot, operated=frozenset())
+            caller = within(caller, frozenset(map(Ability, robot.can)), frozenset(robot.projects) or None)
+        elif record.kind == SESSION:
+            caller = replace(caller, role=Role(record.role))
+        elif record.role:
+            caller = replace(caller, role=lower(caller.role, Role(record.role)))
+        return replace(within(caller, can, projects), makes_tokens=record.kind == SESSION)
+
+    def _operated(self, user: str) -> frozenset[str]:
+        return frozenset(name for name, each in self._config().projects.items() if user in each.operators)
+
+    def _role(self, uid: int | None, user: str) -> Role:
         if self.privileged(uid):
             return Role.ADMIN
         # Read the configuration again for each request, so that a change of [access] applies at once.
@@ -127,6 +185,18 @@ class Identity:
         if refused is not None:
             raise Rejected(refused)
         return user
+
+
+def _unauthorized(message: str) -> Rejected:
+    return rejected(
+        "not_allowed",
+        message,
+        "Authorization",
+        "Send 'Authorization: Bearer …' with a token of 'corral token create', or the token in "
+        "<state_dir>/token.",
+        status=401,
+        headers={"WWW-Authenticate": "Bearer"},
+    )
 
 
 async def _in_thread(ask: Callable[[], T]) -> T:

@@ -184,13 +184,16 @@ class Call:
     request: web.BaseRequest
     caller: Caller
     path: Mapping[str, str]
+    address: str = ""
+    """The address of the client; empty on the unix socket."""
     query: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def asker(self) -> Requester:
         """Return the caller in the form that the engine needs to check [access.limits] and the members of
         [projects]."""
-        return Requester(self.caller.user, self.caller.operates, self.caller.role is Role.ADMIN)
+        caller = self.caller
+        return Requester(caller.user, caller.operates, caller.role is Role.ADMIN, caller.projects)
 
     async def permit(self, need: Need, job: Job | None = None) -> None:
         """Raise Rejected if the caller lacks the right `need`. With `job`, the caller must have the right for
@@ -199,12 +202,14 @@ class Call:
             refused = refusal(need, self.caller)
         else:
             privileged = await self.identity.privileged_user(job.user)
-            refused = refusal(need, self.caller, Owner(job.user, privileged), job.label)
+            owner = Owner(job.user, privileged, job.spec.project)
+            refused = refusal(need, self.caller, owner, job.label)
         if refused is not None:
             raise Rejected(refused)
 
     async def may(self, need: Need, job: Job) -> bool:
-        owner = Owner(job.user, await self.identity.privileged_user(job.user))
+        privileged = await self.identity.privileged_user(job.user)
+        owner = Owner(job.user, privileged, job.spec.project)
         return refusal(need, self.caller, owner) is None
 
     async def job(self) -> Job:

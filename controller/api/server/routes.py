@@ -6,6 +6,7 @@ import urllib.parse
 from collections.abc import Mapping
 from dataclasses import replace
 
+from controller.api.handlers.access import tokens
 from controller.api.handlers.jobs import (
     bulk_orders,
     exec_sessions,
@@ -52,6 +53,7 @@ from controller.api.server.access import (
     EXEC,
     HOLD,
     KEEP,
+    LIST_TOKENS,
     NOTIFY_ME,
     PREEMPT,
     PREVIEW,
@@ -61,6 +63,7 @@ from controller.api.server.access import (
     SET,
     SIGNAL,
     SUBMIT,
+    TOKENS,
     USE_SHELL,
     operator,
 )
@@ -385,6 +388,10 @@ ROUTES = (
         refuses=(409,),
         slow=True,
     ),
+    Route("GET", "/v1/whoami", ANYONE, tokens.whoami),
+    Route("GET", "/v1/tokens", LIST_TOKENS, tokens.listing),
+    Route("POST", "/v1/tokens", TOKENS, tokens.create, status=201, refuses=(404, 409, 507)),
+    Route("POST", "/v1/tokens/{token}/revoke", TOKENS, tokens.revoke, refuses=(404, 507)),
     Route("GET", "/v1/controllers", ANYONE, controllers.show),
     Route("GET", "/v1/store/verify", store.VERIFY, store.verify, LINES),
     Route("POST", "/v1/store/compact", store.COMPACT, store.compact, refuses=(507,)),

@@ -394,6 +394,15 @@ SENTENCES: dict[str, str | Callable[[Facts], str]] = {
     "HoursChanged": _hours_changed,
     "BudgetReached": "project {project} has used {percent} % of its budget for {month}: {used}",
     "QuotaSet": "{by} set the quota of {scope} {name}",
+    "TokenCreated": lambda facts: (
+        f"{facts['token']['by']} created token {facts['token']['id']} ({facts['token']['name']}) "
+        f"of {facts['token']['robot'] or facts['token']['user']}"
+    ),
+    "TokenRevoked": lambda facts: (
+        f"{facts['by']} revoked token {facts['id']} ({facts['name']}) of {facts['user']}"
+        if facts["by"]
+        else f"token {facts['id']} ({facts['name']}) of {facts['user']} expired and was removed"
+    ),
     "QuotaUnset": "{by} removed the quota that was set for {scope} {name}",
     "PluginFailed": lambda facts: (
         f"the {facts['kind']} {facts['name']} failed: {facts['why']}"

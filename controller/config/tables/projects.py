@@ -41,6 +41,7 @@ class ProjectSection(Section):
     """One project. A project without members is open to all users."""
 
     members: list[Name] = []
+    operators: list[Name] = []
     weight: Weight | None = None
     organisation: Name | None = None
     default_for: list[Name] = []

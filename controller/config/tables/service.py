@@ -79,13 +79,27 @@ class QuestionsSection(Section):
     memory_mib: int = Field(1_024, ge=64, le=1 << 20)
 
 
+class RobotSection(Section):
+    """A robot: a program that calls the API with tokens of its own, and that cannot log in. Its jobs run as
+    the account `user`.
+    """
+
+    user: Name
+    role: Literal["viewer", "user", "operator"] = "user"
+    can: list[Literal["read", "output", "submit", "change", "exec", "operate"]] = ["read", "submit"]
+    projects: list[Name] = []
+
+
 class AccessSection(Section):
-    """Sets the users that are operators, and the actions that other users may take. Root and the user of the
-    controller may do everything.
+    """Sets the users that are operators, the robots, and the actions that other users may take. Root and the
+    user of the controller may do everything.
     """
 
     operators: list[Name] = []
     others: Literal["submit", "view"] = "submit"
+    robots: dict[Name, RobotSection] = {}
+    token_days: float = Field(365.0, gt=0, le=3_650)
+    tokens_per_user: int = Field(100, ge=1, le=10_000)
     limits: LimitsSection = LimitsSection()
 
 

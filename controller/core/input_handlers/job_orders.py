@@ -59,7 +59,7 @@ def maker_of(
             job.id, by, with_extension(job, order.changes, order.extend_s), known or {}, asker
         )
     makers: dict[str, MakeInput] = {
-        "cancel": lambda job: job_inputs.Cancel(job.id, by),
+        "cancel": lambda job: job_inputs.Cancel(job.id, by, asker),
         "hold": lambda job: job_inputs.Hold(job.id, by, asker),
         "release": lambda job: job_inputs.Release(job.id, by, asker),
         "requeue": lambda job: job_inputs.Requeue(job.id, by),

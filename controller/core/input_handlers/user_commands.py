@@ -43,10 +43,14 @@ from controller.core.quota.projects import project_notes
 from controller.core.quota.usage_counters import TenantKey
 from wire.job.arrays import array_indices
 from wire.job.spec import JobSpec, is_storable, spec_problems
+from wire.job.start_conditions import Until
 from wire.names import JobState, Reason
 
 BY_CONTROLLER = ""
 """The name that events record as the author of a change made by the controller."""
+
+LOST_BY_CANCEL = (Until.STARTED, Until.OK, Until.CHECKPOINT)
+"""The conditions of dependencies that a cancelled job does not meet."""
 
 MAX_KEY = 200
 """The most characters of an idempotency key (a client's id of a submit)."""
@@ -75,6 +79,7 @@ class UserCommands:
         self._cycles = context.cycles
         self._stopper = context.stopper
         self._record = context.record
+        self._dependencies = context.due_jobs.dependencies
         self._sizes = DefaultSizes(context.pipeline.rules)
 
     def submit(self, given: job_inputs.Submit, now: float, replica: Replica | None = None) -> Reply:
@@ -341,6 +346,9 @@ class UserCommands:
         job = self._state.jobs[given.job]
         if job.state.terminal:
             return Refusal("conflict", f"job {job.label} is {job.state.value} already", "job")
+        refused = self.cascade_refusal(job, given.asker)
+        if refused is not None:
+            return refused
         if job.state is JobState.QUEUED:
             self._stopper.unclaim(job, f"cancelled by {given.by}", now)
             self._record(JobEnded(job.id, now, JobState.CANCELLED, Reason.USER, f"cancelled by {given.by}"))
@@ -348,6 +356,31 @@ class UserCommands:
             self._stopper.unclaim(job, f"cancelled by {given.by}", now)
             self._stopper.stop(job, Reason.USER, given.by, now)
         return Accepted((job.id,))
+
+    def cascade_refusal(self, job: Job, asker: Requester | None) -> Refusal | None:
+        """Return a refusal if the cancel of this job would also cancel a job of a project to which the token
+        of the caller does not apply. Such a job depends on this job, directly or through other jobs.
+        """
+        if asker is None or asker.projects is None or not self._pipeline.waiting.cancel_hopeless:
+            return None
+        seen, left = {job.id}, [job]
+        while left:
+            current = left.pop()
+            for target in self._dependencies.targets(current):
+                if target[1] not in LOST_BY_CANCEL:
+                    continue
+                for number, _ in self._dependencies.waiting(target):
+                    dependent = self._state.jobs[number]
+                    if dependent.spec.project not in asker.projects:
+                        message = (
+                            f"cancelling job {job.label} would cancel job {dependent.label} of project "
+                            f"{dependent.spec.project}, to which this token does not apply"
+                        )
+                        return Refusal("not_allowed", message, "job", "Cancel the job without this token.")
+                    if number not in seen:
+                        seen.add(number)
+                        left.append(dependent)
+        return None
 
     def preempt(self, given: job_inputs.Preempt, now: float) -> Reply:
         """Preempt a running job. The job saves a checkpoint if possible, ends, and is queued again. With

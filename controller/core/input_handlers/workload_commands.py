@@ -196,6 +196,10 @@ class WorkloadCommands:
         live = [job for job in self._jobs(workload) if not job.state.terminal]
         if not live:
             return Refusal("conflict", f"all jobs of workload {workload.id} have ended", "workload")
+        for job in live:
+            refused = self._users.cascade_refusal(job, given.asker)
+            if refused is not None:
+                return refused
         for job in sorted(live, key=lambda job: -job.id):
             # Cancel the jobs with the highest ids first, because they may depend on jobs with lower ids. If
             # the lower ids were cancelled first, the dependent jobs would end with another reason.

@@ -9,7 +9,9 @@
    job. The setting applies to operators and admins too.
 3. If the project has members, the user must be a member. Operators and admins may use every declared project.
 
-An edit that changes the project is checked by steps 2 and 3. The simulator and replays have no Requester
+4. If the request was sent with a token for some projects, the project must be one of them.
+
+An edit that changes the project is checked by steps 2 to 4. The simulator and replays have no Requester
 (user with rights), so only step 1 applies to their jobs.
 
 Cost: one look-up. If scheduler.toml does not name the project, also one search of all quotas, weights and
@@ -93,6 +95,14 @@ class ProjectRules:
                 if self.unknown is UnknownProjects.REFUSE:
                     return self._not_declared(asker, spec.project, live)
                 spec = replace(spec, project=DEFAULT_PROJECT)
+        if asker.projects is not None and spec.project not in asker.projects:
+            there = ", ".join(map(printable, sorted(asker.projects)))
+            return Refusal(
+                "not_allowed",
+                f"this token is not for project {printable(spec.project)!r}",
+                "project",
+                f"It is for: {there}.",
+            )
         return spec if self.may_use(asker, spec.project) else self._not_a_member(asker, spec.project)
 
     def _is_named(self, project: str) -> bool:

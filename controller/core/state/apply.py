@@ -8,7 +8,7 @@ from typing import Any
 from controller.core.model.events.controller import JournalSealed, PluginFailed
 from controller.core.model.events.event import Event
 from controller.core.model.events.nominations import RebalancePlanned
-from controller.core.state.changes import attempts, nodes, nominations, queued, tenants, workloads
+from controller.core.state.changes import access, attempts, nodes, nominations, queued, tenants, workloads
 from controller.core.state.state import State
 
 
@@ -28,6 +28,7 @@ APPLY: dict[type[Any], Callable[[State, Any], None]] = {
     **nodes.APPLIED,
     **tenants.APPLIED,
     **workloads.APPLIED,
+    **access.APPLIED,
     RebalancePlanned: _nothing,
     PluginFailed: _nothing,
     JournalSealed: _nothing,

@@ -20,6 +20,7 @@ from typing import Any
 
 from controller.core.model.events.event import Event
 from controller.core.model.rows import NoteRow
+from controller.core.state.notes.access import TOKENS
 from controller.core.state.notes.estimates import RUN_SCORES, RUN_TIMES, SERVICE_RATES, START_SCORES
 from controller.core.state.notes.nodes import DATASETS, HOST_KEYS, OFFQUEUE_PROCESSES, OFFQUEUE_STINTS
 from controller.core.state.notes.note_kind import Note, NoteKind
@@ -122,6 +123,7 @@ NOTE_KINDS = (
     OFFQUEUE_PROCESSES,
     OFFQUEUE_STINTS,
     APPLIED_CONFIG,
+    TOKENS,
 )
 """All kinds of notes, in the order in which they are loaded."""
 

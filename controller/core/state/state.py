@@ -30,6 +30,7 @@ from controller.core.quota.quota_config import QuotaConfig
 from controller.core.quota.quotas import Quotas
 from controller.core.quota.usage_counters import TenantKey, UsageCounters
 from controller.core.reservations.reservations import Reservations
+from controller.core.state.tokens import Tokens
 from controller.core.state.usage_records import usage_rows
 from controller.core.state.workloads import Workloads
 from wire.cluster.quota import Quota
@@ -150,6 +151,7 @@ class State:
         self.services: dict[str, ServiceOrders] = {}
         """The orders of operators about services, by the name of the service."""
         self.workloads = Workloads()
+        self.tokens = Tokens()
         self.replicas: dict[str, dict[int, None]] = {}
         """The ids of the replicas of each service that have not ended, lowest first."""
         self._asked = (NO_SPEC, "", request_of(NO_SPEC))

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from controller.core.cluster.node import JUST_STARTED
 from controller.core.input_handlers.user_commands import BY_CONTROLLER
 from controller.core.lifecycle.replica_room import KEPT_ROOM
+from controller.core.model.events.access import TokenCreated, TokenRevoked
 from controller.core.model.events.attempts import (
     AttemptExited,
     AttemptStarted,
@@ -94,6 +95,7 @@ from controller.core.model.events.tenants import (
 )
 from controller.core.model.events.workloads import WorkloadRetried, WorkloadSubmitted
 from controller.core.model.inputs import (
+    access_inputs,
     agent_inputs,
     controller_inputs,
     job_inputs,
@@ -326,6 +328,12 @@ WAYS: Mapping[type[Any], tuple[InputTrace, ...] | InternalInput] = {
         ),
     ),
     agent_inputs.HealthReported: (InputTrace(HealthChanged),),
+    access_inputs.CreateToken: (
+        # Do not limit the number of tokens, because the controller accepted the token.
+        InputTrace(TokenCreated, lambda event, _: access_inputs.CreateToken(event.token, 1 << 30)),
+    ),
+    # The removal of a token that expired long ago is a consequence of the next CreateToken.
+    access_inputs.RevokeToken: (InputTrace(TokenRevoked, shows=lambda event, _: event.by != BY_CONTROLLER),),
     policy_inputs.RestartService: (InputTrace(ServiceRestarted),),
     policy_inputs.ScaleService: (InputTrace(ServiceScaled),),
     agent_inputs.GpusBusy: (InputTrace(IdleEnded),),

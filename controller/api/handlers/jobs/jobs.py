@@ -189,7 +189,7 @@ async def stats(call: Call) -> JobStats:
 
 async def cancel(call: Call) -> JobView:
     """Cancel a job that has not ended."""
-    return await _change(call, job_inputs.Cancel)
+    return await _change(call, partial(job_inputs.Cancel, asker=call.asker))
 
 
 async def change(call: Call, request: JobChange) -> JobView:

@@ -86,7 +86,7 @@ async def show(call: Call) -> WorkloadView:
 async def cancel(call: Call) -> WorkloadAnswer:
     """Cancel all jobs of a workload that have not ended."""
     workload = await _permitted(call, CANCEL)
-    return await _ordered(call, job_inputs.CancelWorkload(workload.id, call.caller.user))
+    return await _ordered(call, job_inputs.CancelWorkload(workload.id, call.caller.user, call.asker))
 
 
 async def retry(call: Call, request: WorkloadRetry) -> WorkloadAnswer:
@@ -133,9 +133,13 @@ async def _permitted(call: Call, need: Need) -> Workload:
     await call.daemon.settled()
     workload = _named(call)
     privileged = await call.identity.privileged_user(workload.user)
-    refused = refusal(need, call.caller, Owner(workload.user, privileged))
-    if refused is not None:
-        raise Rejected(refused)
+    state = call.daemon.state
+    jobs = [state.jobs.get(job) for task in workload.tasks.values() for job in task.ids()]
+    # Check every project of the workload, because the caller may have the right for some of them only.
+    for project in {job.spec.project for job in jobs if job is not None} or {""}:
+        refused = refusal(need, call.caller, Owner(workload.user, privileged, project))
+        if refused is not None:
+            raise Rejected(refused)
     return workload
 
 

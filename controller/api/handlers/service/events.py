@@ -6,8 +6,10 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from controller.api.server.access import Caller, Role
 from controller.api.server.request import Call
 from controller.api.views.event_sentences import jobs_of, labelled, sentence
+from controller.core.model.events.access import PRIVATE
 from controller.core.model.rows import JournalEntry
 from controller.core.state.job_and_node_rows import load_job
 from controller.core.state.state import State
@@ -20,8 +22,24 @@ async def listing(call: Call) -> EventList:
     after, limit, job = call.query["after"], call.query["limit"], call.query["job"]
     store = call.daemon.store
     entries = await call.daemon.read(lambda: store.journal(after, limit, job))
-    views = await event_views(call.daemon, entries)
+    views = await event_views(call.daemon, visible(entries, call.caller))
     return EventList(views, entries[-1].seq if entries else after, store.begins)
+
+
+def visible(entries: Sequence[JournalEntry], caller: Caller) -> list[JournalEntry]:
+    """Return the entries that the caller may see. Only admins and the user of a token see events about the
+    token.
+    """
+    return [
+        entry
+        for entry in entries
+        if entry.kind not in PRIVATE or caller.role is Role.ADMIN or _token_user(entry) == caller.user
+    ]
+
+
+def _token_user(entry: JournalEntry) -> str:
+    facts = json.loads(entry.body)
+    return str(facts.get("token", facts)["user"])
 
 
 async def event_views(daemon: Daemon, entries: Sequence[JournalEntry]) -> tuple[EventView, ...]:
@@ -71,5 +89,7 @@ def _view(entry: JournalEntry, facts: dict[str, Any], labels: Mapping[int, str])
         spec["command"] = spec["command"][:1]
     if entry.kind == "WorkloadSubmitted":
         facts["asked"]["tasks"] = [task["name"] for task in facts["asked"]["tasks"]]
+    if entry.kind in PRIVATE:
+        facts.get("token", {}).pop("digest", None)
     label = "" if entry.job is None else labels.get(entry.job, str(entry.job))
     return EventView(entry.seq, entry.at, entry.kind, text, entry.job, entry.node, facts, label)

@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from controller.core.model.events import (
+    access,
     attempts,
     controller,
     nodes,
@@ -41,6 +42,7 @@ MODULES: tuple[ModuleType, ...] = (
     services,
     workloads,
     controller,
+    access,
 )
 """The modules that define events. Each class in these modules that derives from Event is one kind of event.
 """

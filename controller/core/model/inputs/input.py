@@ -42,3 +42,6 @@ class Requester:
     user: str
     operator: bool = False
     admin: bool = False
+    projects: frozenset[str] | None = None
+    """The only projects that the command may concern, if it was sent with a token for some projects; None for
+    all projects."""

@@ -47,6 +47,7 @@ class CancelWorkload(Input):
 
     workload: int
     by: str
+    asker: Requester | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,11 @@ class RetryWorkload(Input):
 
 @dataclass(frozen=True, slots=True)
 class Cancel(JobCommand):
-    """Cancel a job that has not ended."""
+    """Cancel a job that has not ended. `asker` is the user that sends the command; None in a simulation,
+    which allows everything.
+    """
+
+    asker: Requester | None = None
 
 
 @dataclass(frozen=True, slots=True)

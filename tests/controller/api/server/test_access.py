@@ -31,12 +31,23 @@ class Column:
     owner: Owner
 
 
-ADA, BO, OPS, ROOT = "ada", "bo", "ops", "root"
+ADA, BO, OPS, LEAD, ROOT = "ada", "bo", "ops", "lead", "root"
+VISION = "vision"
 COLUMNS = (
     Column("viewer, own job", Caller(ADA, Role.VIEWER), Owner(ADA)),
     Column("user, own job", Caller(ADA, Role.USER), Owner(ADA)),
     Column("user, job of another", Caller(ADA, Role.USER), Owner(BO)),
     Column("user, job of root", Caller(ADA, Role.USER), Owner(ROOT, privileged=True)),
+    Column(
+        "project operator, job of a user in the project",
+        Caller(LEAD, Role.USER, operated=frozenset({VISION})),
+        Owner(BO, project=VISION),
+    ),
+    Column(
+        "project operator, job of root in the project",
+        Caller(LEAD, Role.USER, operated=frozenset({VISION})),
+        Owner(ROOT, privileged=True, project=VISION),
+    ),
     Column("operator, job of a user", Caller(OPS, Role.OPERATOR), Owner(BO)),
     Column("operator, job of root", Caller(OPS, Role.OPERATOR), Owner(ROOT, privileged=True)),
     Column("admin", Caller(ROOT, Role.ADMIN), Owner(BO)),
@@ -66,9 +77,21 @@ another asks a running controller about every cell, as real users. `CORRAL_RENEW
 | operator | `[access] operators` |
 | user | all others |
 | viewer | all others where `[access] others = "view"` |
+| project operator | `[projects.NAME] operators`, for the jobs of the project |
+| robot | `[access.robots.NAME]`: a role and abilities, only by tokens |
 
 A job of root, or of the controller's own user, runs with their rights. Only an admin changes it, signals it,
 opens a shell in it, or reads its output, its environment and its arguments. An operator is not an admin.
+
+An operator of a project has none of the rights by which he could act as the job's user: he cannot change the
+job's request, run commands in the job, or read its output.
+
+A token (`corral token create`) has at most the abilities that it was given (`--can`), and never more rights
+than its user has at the time of the request. The last column shows the ability that a route needs. A token
+without `operate` and `admin` has the role user, also if it is a token of root. A token with `--project` is
+only for jobs of these projects: it cannot submit to others, move jobs to others, use routes of operators that
+are not about a job, or cancel a job if this would cancel a job of another project. Tokens of users and robots
+cannot create or revoke tokens.
 
 A session is read-only if its requests have the header `Corral-Scope: read`, as those of
 `corral tui --read-only` have, or, over TCP, the token in `<state_dir>/token.read`. The controller refuses all
@@ -87,15 +110,20 @@ Some fields need more than their route does:
 | each job of `POST /v1/jobs/orders` | what the route for one such job needs |
 | cancel and retry of a workload | what the cancel of its jobs needs |
 
+| `user` and `robot` of a token | admin |
+| `can` and `projects` of a token | the caller has them |
+| list and revoke tokens | the caller's own tokens; admin: all |
+| events about a token | the token's user; admin: all |
+
 "own" is a shell that the caller has opened; for other shells the answer is 404.
 
-| route | {" | ".join(column.title for column in COLUMNS)} |
-|---|{"---|" * len(COLUMNS)}
+| route | {" | ".join(column.title for column in COLUMNS)} | ability |
+|---|{"---|" * len(COLUMNS)}---|
 """
     rows = [
         f"| `{route.method} {route.path}` | "
         + " | ".join(cell(route.needs, column) for column in COLUMNS)
-        + " |\n"
+        + f" | {route.needs.can.value} |\n"
         for route in sorted(ROUTES, key=lambda route: (route.path, route.method))
     ]
     return head + "".join(rows)
@@ -145,7 +173,12 @@ def test_viewers_are_refused_every_route_that_changes_state() -> None:
         for route in ROUTES
         if route.method != "GET" and refusal(route.needs, viewer, Owner(ADA)) is None
     ]
-    assert sorted(open_to_viewers) == ["/v1/shells/{shell}/input", "/v1/what-if"]  # neither changes the state
+    assert sorted(open_to_viewers) == [
+        "/v1/shells/{shell}/input",
+        "/v1/tokens",
+        "/v1/tokens/{token}/revoke",
+        "/v1/what-if",
+    ]  # a token of a viewer can only read
 
 
 HOST = {"name": "gpu09", "host": {"ssh": "127.0.0.1:1"}}
@@ -196,7 +229,7 @@ class Asker:
         }
         path = route.path
         if "{job}" in path:
-            spec = {"command": ["true"], "hold": True}
+            spec = {"command": ["true"], "hold": True, "project": column.owner.project or "default"}
             owner = self._names[column.owner.user]
             status, answer = await self._house.post("/v1/jobs", {"spec": spec, "as_user": owner})
             assert status == 201, answer
@@ -228,10 +261,13 @@ class Asker:
 
 @pytest.mark.parametrize("others", ["submit", "view"])
 async def test_running_controller_answers_every_cell_of_the_access_table(others: str) -> None:
-    with users.made(ADA, BO, OPS) as made:
-        names = {ROOT: "root", **dict(zip((ADA, BO, OPS), (each.pw_name for each in made), strict=True))}
-        uids = {ROOT: 0, **dict(zip((ADA, BO, OPS), (each.pw_uid for each in made), strict=True))}
-        async with start_controller(access={"operators": [names[OPS]], "others": others}) as api:
+    with users.made(ADA, BO, OPS, LEAD) as made:
+        known = (ADA, BO, OPS, LEAD)
+        names = {ROOT: "root", **dict(zip(known, (each.pw_name for each in made), strict=True))}
+        uids = {ROOT: 0, **dict(zip(known, (each.pw_uid for each in made), strict=True))}
+        access = {"operators": [names[OPS]], "others": others}
+        projects = {VISION: {"operators": [names[LEAD]]}}
+        async with start_controller(access=access, projects=projects) as api:
             await api.join("gpu01")
             asker = Asker(api, names, uids)
             for column in COLUMNS:

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from controller.api.server import app, protocol
+from controller.api.server.access import Caller, Role
 from tests.controller.api.running_controller import RunningController, start_controller
 
+ROOT = Caller("root", Role.ADMIN)
 ASK = b"GET /v1/health HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
@@ -317,7 +319,7 @@ async def test_submit_is_not_visible_before_it_is_on_disk(
     monkeypatch.setattr(api.daemon.store, "commit", held)
     released = asyncio.create_task(api.post("/v1/jobs/1/release"))
     await entered.wait()
-    rendered = asyncio.create_task(api.server._streams.render_entries(old, rows=True))
+    rendered = asyncio.create_task(api.server._streams.render_entries(old, True, ROOT))
     paths = ["/v1/jobs", "/v1/jobs/1", "/v1/cluster", "/v1/nodes", "/v1/health"]
     asked = [asyncio.create_task(api.get(path)) for path in paths]
     for _ in range(3):

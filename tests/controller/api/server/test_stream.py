@@ -235,9 +235,9 @@ async def test_many_readers_of_the_journal_do_not_delay_requests(
     rendered = 0
     render = event_stream.EventStreams.render_entries
 
-    async def counted(self: event_stream.EventStreams, entries: Any, rows: bool) -> bytes:
+    async def counted(self: event_stream.EventStreams, entries: Any, rows: bool, caller: Any) -> bytes:
         nonlocal rendered
-        data = await render(self, entries, rows)
+        data = await render(self, entries, rows, caller)
         rendered += len(entries)
         return data
 

@@ -9,6 +9,7 @@ import pytest
 from controller.api.views.event_sentences import SENTENCES, jobs_of, labelled, sentence
 from controller.core.lifecycle.replica_room import KEPT_ROOM, SUCCESSOR
 from controller.core.model.allocation import Allocation
+from controller.core.model.events.access import TokenCreated, TokenRevoked
 from controller.core.model.events.attempts import (
     BATCH_ENDED,
     AttemptExited,
@@ -92,6 +93,7 @@ from controller.core.model.events.tenants import (
 )
 from controller.core.model.events.workloads import WorkloadRetried, WorkloadSubmitted
 from controller.core.model.services import Replica
+from controller.core.model.tokens import TokenRecord
 from tests.controller.api.running_controller import RunningController, start_controller
 from tests.engine_harness import facts, spec
 from wire.agent.orders import GpuHold
@@ -324,6 +326,12 @@ TOLD: list[tuple[Event, str]] = [
         "job 7 had a GPU fault (caused by the job): GPU 3 of a: Xid 13: graphics engine exception",
     ),
     (QuotaSet(1.0, "user", "ada", Quota(), "root"), "root set the quota of user ada"),
+    (
+        TokenCreated(1.0, TokenRecord("k7", "user", "ci", "ada", "00", ("read",), 1.0, "root")),
+        "root created token k7 (ci) of ada",
+    ),
+    (TokenRevoked(1.0, "k7", "ada", "ci", "root"), "root revoked token k7 (ci) of ada"),
+    (TokenRevoked(1.0, "k7", "ada", "ci", ""), "token k7 (ci) of ada expired and was removed"),
     (QuotaUnset(1.0, "user", "ada", "root"), "root removed the quota that was set for user ada"),
     (
         ReservationMade(1.0, ReservationSpec("fans", 2.0, 3.0, ("a", "b")), ("a", "b"), "root"),

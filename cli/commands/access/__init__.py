@@ -1,0 +1,1 @@
+"""The commands about access: tokens, the caller, and the login."""

@@ -1,0 +1,21 @@
+"""The calls about access: the caller, tokens and the audit log."""
+
+from __future__ import annotations
+
+from wire.api.service.access import TokenList, TokenMade, TokenRequest, TokenView, WhoAmI
+from wire.http.calls.api_calls import ApiCalls, quoted
+
+
+class AccessCalls(ApiCalls):
+    def whoami(self) -> WhoAmI:
+        return self._get(WhoAmI, "/v1/whoami")
+
+    def tokens(self) -> TokenList:
+        """Return the tokens of the caller; for admins, all tokens."""
+        return self._get(TokenList, "/v1/tokens")
+
+    def create_token(self, request: TokenRequest) -> TokenMade:
+        return self._post(TokenMade, "/v1/tokens", request)
+
+    def revoke_token(self, token: str) -> TokenView:
+        return self._post(TokenView, f"/v1/tokens/{quoted(token)}/revoke")
