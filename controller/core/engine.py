@@ -131,6 +131,7 @@ class Engine:
         state.order_projects(pipeline.order_of_projects)
         state.gang_after_s = pipeline.waiting.gang_after_s
         state.longest_runs = replace(pipeline.estimating, predicted=False, quantile=1.0)
+        state.estimates.use_guard(pipeline.estimating, shortest_first=not pipeline.backfill.in_queue_order)
         state.nodes.datasets.policy = pipeline.datasets
         record, order = self._record, self._effects.append
         self.hours_change_at = NEVER

@@ -24,7 +24,7 @@ from cli.output.formats import Column, Format, Output, Table, write, write_data
 from cli.output.listing import list_command
 from cli.output.stderr import print_note
 from cli.registry import application, examples
-from wire.api.service.reports import EstimateReport, RunEstimate, StartEstimates
+from wire.api.service.reports import EstimateReport, PredictionComparison, RunEstimate, StartEstimates
 from wire.http.client import Client
 from wire.text import duration
 
@@ -158,7 +158,22 @@ def _lines(body: EstimateReport) -> list[RunEstimate]:
 def _planning_note(body: EstimateReport) -> str:
     counts_on = "predictions" if body.plans == "predicted" else "time limits"
     none = "" if body.runs else "No job that was predicted has ended yet. "
-    return f"{none}Backfill plans with {counts_on}: [backfill] estimate = {body.plans!r} in scheduler.toml."
+    setting = f"[backfill] estimate = {body.plans!r} in scheduler.toml."
+    if body.comparison is None:
+        return f"{none}Backfill plans with {counts_on}: {setting}"
+    if not body.comparison.used:
+        counts_on = "time limits, because predictions made waits longer"
+    return f"{none}Backfill plans with {counts_on}: {setting}{_comparison(body.comparison)}"
+
+
+def _comparison(body: PredictionComparison) -> str:
+    """Return a sentence about the slowdown with predictions, or an empty text if nothing is compared yet."""
+    if body.ratio is None:
+        return ""
+    return (
+        f" On the last {body.jobs} jobs, the bounded slowdown with predictions is {body.ratio:.2f} times the "
+        "slowdown of EASY backfill with time limits (simulated)."
+    )
 
 
 def runs_table() -> Table[RunEstimate]:

@@ -126,6 +126,15 @@ class Cycle:
             slices_at, self.preemption.retry_at, self.limits.again_at, self.partial_start_at, urgent_at
         )
 
+    @property
+    def in_queue_order(self) -> bool:
+        """True if backfill tries candidates in queue order: if the backfill plugin says so, or if predictions
+        are configured and the guard of predictions does not permit them.
+        """
+        return self.backfill.in_queue_order or (
+            self.estimating.predicted and not self.state.estimates.trusted
+        )
+
     # The steps of one scheduling cycle
 
     def run(self, now: float, apply: Apply, *, overran: bool = False) -> None:

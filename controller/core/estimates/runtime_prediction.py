@@ -8,11 +8,14 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass, field
 
+from controller.core.estimates.pool_backfill import PoolJob
+from controller.core.estimates.prediction_guard import PredictionGuard
 from controller.core.estimates.similar_jobs import SimilarityKey, similarity_keys
 from controller.core.model.job import NEVER, Job
 from controller.core.model.start_estimates import StartScore
+from wire.job.spec import JobSpec
 from wire.job.start_conditions import RestartWhen
-from wire.names import JobState, Reason
+from wire.names import WHOLE_GPU, JobState, Reason
 
 MAX_RUNS = 32
 """The most run times that are kept for one group of similar jobs. Older run times are dropped, because they
@@ -44,8 +47,8 @@ class PredictionConfig:
     """
 
     predicted: bool = False
-    """True: backfill uses predictions. False: backfill uses time limits, and only the accuracy of predictions
-    is recorded.
+    """True: backfill uses predictions, while the guard of predictions permits it. False: backfill uses time
+    limits, and only the accuracy of predictions is recorded.
     """
     quantile: float = 0.9
     """A fraction from 0 to 1. The prediction is the run time that this fraction of the kept runs did not
@@ -197,7 +200,31 @@ class RuntimePredictor:
         """The methods of start estimates with a changed accuracy, which the next commit must write to the
         store.
         """
+        self.guard: PredictionGuard | None = None if known is None else known.guard
+        """Decides whether backfill may use predictions; None if it does not use them, or if no engine has
+        been created yet.
+        """
         self._learns = known is None
+        self._versions: dict[str, int] = {}
+        """A number for each user, which increases when the runs of the user change."""
+        self._usual: dict[int, tuple[JobSpec, PredictionConfig, int, float | None]] = {}
+        """The last result of `usual_run_s` for each job: the spec of the job, the rules, the version of the
+        user, and the result. Backfill asks for each waiting job in each cycle.
+        """
+
+    def use_guard(self, rules: PredictionConfig, *, shortest_first: bool) -> None:
+        """Create the guard of predictions if the configuration uses predictions, and drop the guard
+        otherwise. `shortest_first` tells whether backfill tries short jobs first.
+        """
+        if not rules.predicted:
+            self.guard = None
+        elif self.guard is None or self.guard.shortest_first != shortest_first:
+            self.guard = PredictionGuard(shortest_first=shortest_first)
+
+    @property
+    def trusted(self) -> bool:
+        """True if the guard permits predictions, or if there is no guard."""
+        return self.guard is None or self.guard.trusted
 
     def read_only(self) -> RuntimePredictor:
         """Return a predictor with the same history for a copy of the cluster state. Job ends in the copy are
@@ -219,6 +246,17 @@ class RuntimePredictor:
         """
         if not self.runs:
             return None
+        spec, version = job.spec, self._versions.get(job.user, 0)
+        known = self._usual.get(job.id)
+        if known is not None and known[0] is spec and known[1] is rules and known[2] == version:
+            return known[3]
+        usual = self._find_usual_run_s(job, rules)
+        if job.ended_at is None:
+            self._usual[job.id] = spec, rules, version, usual
+        return usual
+
+    def _find_usual_run_s(self, job: Job, rules: PredictionConfig) -> float | None:
+        """Compute the result of `usual_run_s`."""
         for place, key in enumerate(similarity_keys(job)):
             found = self.runs.get(key)
             if found is None or len(found.recent) < rules.least:
@@ -235,7 +273,8 @@ class RuntimePredictor:
         The first rule that applies decides:
         1. A replica of a service, or a job that is always restarted, without a time limit: None. Plans assume
            no end.
-        2. The setting `estimate` is "predicted", and there is a prediction: the prediction.
+        2. The setting `estimate` is "predicted", the guard permits predictions, and there is a prediction:
+           the prediction.
         3. The job has no time limit, and `default_time_limit_s` is set: the prediction; if there is none,
            `default_time_limit_s`.
         4. All other cases: None.
@@ -243,11 +282,16 @@ class RuntimePredictor:
         if job.limit == NEVER and (job.replica is not None or job.spec.restart.when is RestartWhen.ALWAYS):
             return None
         limited = job.limit < NEVER or rules.default_s == NEVER
-        predicted = self.predict(job, rules) if self.runs and (rules.predicted or not limited) else None
+        uses = not limited or (rules.predicted and self.trusted)
+        predicted = self.predict(job, rules) if self.runs and uses else None
         return rules.default_s if predicted is None and not limited else predicted
 
-    def learn(self, job: Job, state: JobState, reason: Reason, at: float) -> None:
-        """Add the run time of a job that has ended, and record how accurate its prediction was."""
+    def learn(self, job: Job, state: JobState, reason: Reason, at: float, units: float = 0.0) -> None:
+        """Add the run time of a job that has ended, and record how accurate its prediction was.
+
+        `units` is the number of GPUs in the cluster, or of CPU cores if the cluster has no GPUs.
+        """
+        self._usual.pop(job.id, None)
         if (
             not self._learns
             or job.started_at is None
@@ -261,6 +305,11 @@ class RuntimePredictor:
         run_s = at - job.started_at
         if job.predicted_s is not None:
             self.scores.setdefault(job.user, PredictionScore()).add(run_s, job.predicted_s, job.limit)
+        if self.guard is not None and units and job.limit < NEVER:
+            held = job.spec.gpus or job.spec.cpu_milli * (job.spec.nodes or 1) / WHOLE_GPU
+            ran = PoolJob(job.id, job.submitted_at, run_s, min(held, units), job.limit, job.limit)
+            self.guard.learn(ran, job.predicted_s, units)
+        self._forget(job.user)
         keys = similarity_keys(job)
         if job.array is not None:
             self._add_run(keys[0], run_s, at, None)
@@ -274,6 +323,10 @@ class RuntimePredictor:
             self.starts.setdefault(each.kind, StartScore()).add(each, at)
             self.rescored[each.kind] = None
 
+    def _forget(self, user: str) -> None:
+        """Compute the predictions of the user's jobs again when they are needed next."""
+        self._versions[user] = self._versions.get(user, 0) + 1
+
     def _add_run(self, key: SimilarityKey, run_s: float, at: float, array: int | None) -> None:
         found = self.runs.get(key)
         if found is None:
@@ -281,6 +334,7 @@ class RuntimePredictor:
             if len(self.runs) > MAX_GROUPS:
                 oldest, _ = self.runs.popitem(last=False)
                 self.changed[oldest] = None
+                self._forget(oldest[0])
         self.runs.move_to_end(key)
         found.learn(run_s, at, array)
         self.changed[key] = None

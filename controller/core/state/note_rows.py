@@ -21,7 +21,13 @@ from typing import Any
 from controller.core.model.events.event import Event
 from controller.core.model.rows import NoteRow
 from controller.core.state.notes.access import TOKENS
-from controller.core.state.notes.estimates import RUN_SCORES, RUN_TIMES, SERVICE_RATES, START_SCORES
+from controller.core.state.notes.estimates import (
+    PREDICTION_GUARD,
+    RUN_SCORES,
+    RUN_TIMES,
+    SERVICE_RATES,
+    START_SCORES,
+)
 from controller.core.state.notes.nodes import DATASETS, HOST_KEYS, OFFQUEUE_PROCESSES, OFFQUEUE_STINTS
 from controller.core.state.notes.note_kind import Note, NoteKind
 from controller.core.state.notes.policy import APPLIED_CONFIG, HOURS_IN_FORCE, RESERVATIONS
@@ -37,7 +43,7 @@ from controller.core.state.notes.workloads import SERVICES, WORKLOADS
 from controller.core.state.state import State
 from wire.codec import dumps
 
-LEARNED = ("runs", "score", "starts", "service-rates")
+LEARNED = ("runs", "score", "starts", "service-rates", "guard")
 """The kinds of notes with statistics about the run times and starts of jobs that have ended."""
 
 
@@ -66,6 +72,8 @@ def clear_note_changes(state: State) -> None:
     state.shares.without_row.clear()
     state.estimates.changed.clear()
     state.estimates.rescored.clear()
+    if state.estimates.guard is not None:
+        state.estimates.guard.changed = False
     state.service_rates.changed.clear()
     state.nodes.datasets.changed.clear()
     state.workloads.dropped.clear()
@@ -118,6 +126,7 @@ NOTE_KINDS = (
     RUN_SCORES,
     START_SCORES,
     SERVICE_RATES,
+    PREDICTION_GUARD,
     USAGE_NOTES,
     HOST_KEYS,
     OFFQUEUE_PROCESSES,

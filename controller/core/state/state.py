@@ -35,7 +35,7 @@ from controller.core.state.usage_records import usage_rows
 from controller.core.state.workloads import Workloads
 from wire.cluster.quota import Quota
 from wire.job.spec import JobSpec
-from wire.names import PRIORITIES, JobState
+from wire.names import PRIORITIES, WHOLE_GPU, JobState
 
 NO_SPEC = JobSpec(command=())
 
@@ -359,6 +359,15 @@ class State:
         if job.limit < NEVER:
             return job.span
         return (self.estimates.planned(job, self.longest_runs) or NEVER) + job.spec.grace_s
+
+    def pool_units(self, job: Job) -> float:
+        """Return the number of GPUs of the cluster; if it has none, the number of its CPU cores. Return 0 for
+        a job without GPUs on a cluster with GPUs, because the guard of predictions compares GPU jobs only.
+        """
+        gpus = self.nodes.gpu_counts.total
+        if gpus:
+            return float(gpus) if job.spec.gpus else 0.0
+        return float(self.nodes.columns.cpu_total.sum()) / WHOLE_GPU
 
     def add_release(self, job: Job) -> None:
         """Add the expected end of a placed or nominated job to the sorted list `releases`."""

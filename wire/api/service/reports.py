@@ -120,16 +120,29 @@ class Foreseen:
 
 
 @dataclass(frozen=True)
+class PredictionComparison:
+    """The comparison of backfill by predictions with backfill by time limits, on the last `jobs` jobs that
+    have ended. `ratio` is the slowdown with predictions divided by the slowdown with time limits; None before
+    enough jobs have ended. Backfill uses predictions while `used` is true.
+    """
+
+    used: bool
+    jobs: int
+    ratio: Optional[float] = None
+
+
+@dataclass(frozen=True)
 class EstimateReport:
     """The accuracy of estimates. `runs` has one entry for each user, the user with the most jobs first.
     `plans` is the kind of run time that the scheduler uses for plans: `limit` (the time limits) or
-    `predicted` (the predicted run times).
+    `predicted` (the predicted run times). `comparison` is None if plans use time limits.
     """
 
     plans: str
     runs: tuple[RunEstimate, ...]
     all_runs: Optional[RunEstimate] = None
     starts: tuple[StartEstimates, ...] = ()
+    comparison: Optional[PredictionComparison] = None
 
 
 @dataclass(frozen=True)

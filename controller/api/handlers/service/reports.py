@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from controller.api.server.request import Call
 from controller.core.accounting.reports import PROJECT, USER, fairness, waste
+from controller.core.estimates.prediction_guard import BLOCK
 from controller.core.estimates.runtime_prediction import PredictionScore
 from controller.core.model.start_estimates import StartScore
 from controller.core.state.state import State
@@ -14,6 +15,7 @@ from wire.api.service.reports import (
     BudgetView,
     EstimateReport,
     FairnessReport,
+    PredictionComparison,
     RunEstimate,
     StartEstimates,
     WasteReport,
@@ -31,12 +33,16 @@ async def estimates(call: Call) -> EstimateReport:
     scores = engine.state.estimates.scores
     runs = [_run_estimate(user, score) for user, score in scores.items()]
     runs.sort(key=lambda each: (-each.jobs, each.user))
+    guard = engine.state.estimates.guard
     together = sum(scores.values(), PredictionScore())
     return EstimateReport(
         "predicted" if engine.pipeline.estimating.predicted else "limit",
         tuple(runs),
         _run_estimate("", together) if together.jobs else None,
         tuple(_start_estimates(*each) for each in sorted(engine.state.estimates.starts.items())),
+        None
+        if guard is None
+        else PredictionComparison(guard.trusted, len(guard.blocks) * BLOCK, guard.ratio),
     )
 
 

@@ -76,7 +76,7 @@ class BackfillCandidates:
         """True if the jobs of the lane are tried after all other jobs, because their user has used more than
         its part of the project (candidates/rationing.py).
         """
-        if not cycle.backfill.in_queue_order:
+        if not cycle.in_queue_order:
             key, jobs, hold_s = cycle.backfill.candidate_key, cycle.state.jobs, _hold_s_at(cycle, now)
             entries = sorted(entries, key=lambda entry: (key(hold_s(jobs[entry[1]])), entry))
         self._entries: Iterator[QueueEntry] = iter(entries)
@@ -139,10 +139,10 @@ class BackfillCandidates:
         plugin keeps the queue order, the first value is False, or True for a job that is tried last
         (`_rationed`).
         """
-        backfill, position = self._cycle.backfill, self._cycle.position(self._entry)
-        if backfill.in_queue_order:
+        cycle, position = self._cycle, self._cycle.position(self._entry)
+        if cycle.in_queue_order:
             return self._rationed, position
-        return backfill.candidate_key(self._runtime(self._entry)), position
+        return cycle.backfill.candidate_key(self._runtime(self._entry)), position
 
     def take_placement(self) -> Placement | None:
         """Return a placement with which the current job can start now. Return None if the job fits on none of

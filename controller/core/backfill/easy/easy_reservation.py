@@ -16,10 +16,22 @@ from controller.core.cluster.job_affinity import JobAffinityIndex
 from controller.core.cluster.node_table import ABSENT, Bools
 from controller.core.lifecycle.gang_barrier import accepts_fewer_from
 from controller.core.model.allocation import Allocation
-from controller.core.model.job import Job
+from controller.core.model.job import NEVER, Job
 from controller.core.model.request import LicenceCounts, PerNodeRequest, ResourceRequest
 from controller.core.placement.placer import Placement, Placer, Shape
 from controller.core.state.state import State
+
+
+def _planned_ends(state: State) -> list[tuple[float, int]]:
+    """Return the ends that a reservation may rely on if backfill uses predictions, sorted by time, as (end,
+    job). A job with a time limit ends at its limit.
+
+    A prediction that is too long would let fewer jobs start before the reservation. A prediction that is too
+    short would move the reservation again and again. Both cost more than the earlier start brings
+    (docs/learning.md).
+    """
+    jobs = (state.jobs[number] for _, number in state.releases)
+    return sorted((job.latest_end if job.limit < NEVER else job.expected_end, job.id) for job in jobs)
 
 
 class EasyReservation:
@@ -29,7 +41,8 @@ class EasyReservation:
     1. Take the nodes on which the job would fit if the nodes were empty. Begin with the resources that are
        free on these nodes now.
     2. Go through the running jobs in the order of their planned ends. After each end, add the job's resources
-       to the free resources of its nodes.
+       to the free resources of its nodes. With predictions, the planned ends of jobs with time limits are
+       still those of the limits (`_planned_ends`).
     3. Stop at the first time when three conditions hold: the job fits on `shape.nodes` nodes, enough licences
        are free, and no operator's reservation bars the nodes. This time is `starts_at`.
     4. `spare` is the number of nodes where the job fits at `starts_at` (`_fitting`), minus the number of
@@ -57,6 +70,7 @@ class EasyReservation:
         self.starts_at = 0.0
         self.spare = 0
         self._state = state
+        self._ends = _planned_ends(state) if placer.pipeline.estimating.predicted else state.releases
         self._shape = shape
         self._domains = placer.required_grouping(shape)
         self._fitting: set[int] = set(placer.ranking(part).rows)
@@ -148,7 +162,7 @@ class EasyReservation:
         """Find the reserved start if no operator's reservation keeps the job from any node."""
         jobs = self._state.jobs
         returns, release = self._state.released_by, self._release if self._plain else self._release_all
-        for end, releases in groupby(self._state.releases, key=itemgetter(0)):
+        for end, releases in groupby(self._ends, key=itemgetter(0)):
             for _, job in releases:
                 returned = returns(jobs[job])
                 release(returned)
@@ -174,10 +188,10 @@ class EasyReservation:
         The ends of running jobs and the ends of these reservations are tried as start times.
         """
         turns = sorted({end for each in self._barring for end in each.ends(now)})
-        releases = iter(self._state.releases)
+        releases = iter(self._ends)
         release = next(releases, None)
         overdue = release is not None and release[0] <= now
-        for moment in heapq.merge([now], turns, (end for end, _ in self._state.releases)):
+        for moment in heapq.merge([now], turns, (end for end, _ in self._ends)):
             while release is not None and release[0] <= moment:
                 self._end(self._state.jobs[release[1]])
                 release = next(releases, None)
@@ -198,7 +212,7 @@ class EasyReservation:
         this time.
         """
         state = self._state
-        for end, job in state.releases:
+        for end, job in self._ends:
             if end > moment:
                 break
             self._end(state.jobs[job])

@@ -318,7 +318,7 @@ def _job_ended(state: State, event: JobEnded) -> None:
         job.moves = (*job.moves[:-1], replace(job.move, undone="the job ended before it was moved"))
     state.queue.remove(job.id)
     state.accounts.finish(job, again=False)
-    state.estimates.learn(job, event.state, event.reason, event.at)
+    state.estimates.learn(job, event.state, event.reason, event.at, state.pool_units(job))
     ended = event.state is not JobState.CANCELLED and event.reason in LEARNT_ENDS
     _learn_service(state, job, event.at, ended=ended)
     state.shares.remove_job(state.tenant(job))

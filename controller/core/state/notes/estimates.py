@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from operator import itemgetter
 from typing import Any
 
+from controller.core.estimates.prediction_guard import PredictionGuard
 from controller.core.estimates.runtime_prediction import PredictionScore, Run
 from controller.core.estimates.similar_jobs import SimilarityKey
 from controller.core.model.start_estimates import load_score
@@ -55,6 +56,30 @@ def _rescored_users(state: State) -> Iterator[str]:
     return (key[0] for key in state.estimates.changed if key[0] in state.estimates.scores)
 
 
+def _guard(state: State, name: str) -> Note:
+    guard = state.estimates.guard
+    if guard is None:
+        return name, None
+    blocks = [list(block) for block in guard.blocks]
+    return name, {"trusted": guard.trusted, "shortest_first": guard.shortest_first, "blocks": blocks}
+
+
+def _load_guard(state: State, notes: list[Note]) -> None:
+    for _, body in notes:
+        guard = state.estimates.guard = PredictionGuard(shortest_first=body["shortest_first"])
+        guard.load(body["blocks"], trusted=body["trusted"])
+
+
+def _guards(state: State) -> tuple[str, ...]:
+    guard = state.estimates.guard
+    return ("backfill",) if guard is not None and guard.blocks else ()
+
+
+def _changed_guard(state: State) -> tuple[str, ...]:
+    guard = state.estimates.guard
+    return ("backfill",) if guard is not None and guard.changed else ()
+
+
 def _load_starts(state: State, notes: list[Note]) -> None:
     state.estimates.starts.update((name, load_score(body)) for name, body in notes)
 
@@ -84,6 +109,14 @@ SERVICE_RATES = NoteKind(
     note=_service_rates,
     load=_load_service_rates,
     listed=lambda state: state.service_rates.changed,
+)
+
+PREDICTION_GUARD = NoteKind(
+    "guard",
+    keys=_guards,
+    note=_guard,
+    load=_load_guard,
+    listed=_changed_guard,
 )
 
 RUN_SCORES = NoteKind(

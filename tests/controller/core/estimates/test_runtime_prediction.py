@@ -248,7 +248,7 @@ def test_a_job_predicted_to_be_short_is_backfilled(backfill: Backfill, plans: st
     assert harness.restarted().job(short).planned_s == harness.job(short).planned_s
 
 
-def test_an_outlived_prediction_is_extended_up_to_the_limit() -> None:
+def test_an_outlived_prediction_is_extended_and_moves_no_reservation() -> None:
     harness = harness_of()
     for _ in range(3):
         ran(harness, train(), 1)
@@ -257,11 +257,11 @@ def test_an_outlived_prediction_is_extended_up_to_the_limit() -> None:
     harness.start(job)
     wide = harness.submit(train(8, name="wide"))
     begin = harness.now
-    for hours, until in ((0.99, 1.0), (1.0, 2.0), (1.99, 2.0), (2.5, 5.0), (4.0, 5.0), (5.0, 5.0)):
+    for hours in (0.99, 1.0, 1.99, 2.5, 4.0, 5.0):
         harness.tick_at(begin + hours * HOUR)
         promise = harness.engine.cycle.first_reservation(harness.now)
         assert promise is not None
-        assert (promise.job, promise.starts_at) == (wide, begin + until * HOUR)
+        assert (promise.job, promise.starts_at) == (wide, begin + 5 * HOUR)
     planned = [event.planned_s for event in harness.events if isinstance(event, PredictionOutlived)]
     assert planned == [2 * HOUR, None]
     assert harness.job(job).limit == 5 * HOUR, "what it may is what it may"

@@ -36,7 +36,8 @@ def world_with_every_kind_of_note() -> EngineHarness:
     always = WeekHours(("mon-sun",), tuple(windows_of("mon-sun")), UTC, "UTC")
     timetable = Timetable((HoursTable("always", always),))
     rules = replace(pipeline.rules, budgets=budgets, timetable=timetable)
-    harness = EngineHarness(replace(pipeline, rules=rules))
+    predicted = replace(pipeline.estimating, predicted=True)
+    harness = EngineHarness(replace(pipeline, rules=rules, estimating=predicted))
     harness.join("a")
     harness.tell(policy_inputs.ScaleService("web", 0, "root"))
     harness.tell(node_inputs.PinKey("a", "ssh-ed25519 AAAA", "root"))
@@ -60,6 +61,10 @@ def world_with_every_kind_of_note() -> EngineHarness:
         harness.start(job)
         harness.now += 3_600
         harness.exit(job, 0)
+    guard = harness.state.estimates.guard
+    assert guard is not None
+    guard.load([[300.0, 200.0]], trusted=True)
+    guard.changed = True
     return harness
 
 

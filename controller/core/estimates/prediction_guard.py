@@ -1,0 +1,116 @@
+"""Decides from simulations of ended jobs whether backfill may use predicted run times."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+
+from controller.core.estimates.pool_backfill import PoolBackfill, PoolJob
+
+HELD = 200
+"""The number of ended jobs that are kept until the next one is simulated, because jobs do not end in the
+order of their submits.
+"""
+BLOCK = 200
+"""The number of jobs in one comparison (block)."""
+BLOCKS = 5
+"""The number of latest blocks that decide."""
+LOST_BLOCKS, WON_BLOCKS = 4, 3
+"""With so many lost blocks among the latest BLOCKS, predictions are no longer used. With so many won blocks,
+they are used again.
+"""
+NOTICEABLE = 0.01
+"""A block is won or lost if the slowdowns differ by more than this fraction."""
+LEAST_LOSS = 0.02
+"""Predictions are no longer used only if their slowdown over all latest blocks is larger by this fraction."""
+
+
+class PredictionGuard:
+    """Compares backfill by predictions with backfill by time limits, on the same jobs that have ended.
+
+    Algorithm
+    1. `learn`: keep the last HELD ended jobs, sorted by submit time. Simulate the first of them twice: with
+       EASY backfill in queue order by time limits, and with backfill by the predictions that the jobs had at
+       their starts (PoolBackfill). A job that ran so long that later jobs were simulated before it counts as
+       submitted now.
+    2. When a job has started in both simulations, add its two bounded slowdowns to the present block. A block
+       has BLOCK jobs.
+    3. Backfill stops using predictions when LOST_BLOCKS of the latest BLOCKS blocks are lost by more than
+       NOTICEABLE, and all these blocks together by more than LEAST_LOSS. It uses predictions again when
+       WON_BLOCKS of these blocks are won and all together are not lost. Both simulations always continue.
+
+    One lost block does not decide: the slowdowns of 200 jobs depend on a few jobs that wait for long, and a
+    change of the policy in a long queue also costs.
+
+    Invariant: the decision depends only on the jobs that have ended. Cost: that of two PoolBackfill.
+
+    Example: in four of the last five blocks, jobs had mean slowdowns of 9.0 with time limits and 9.6 with
+    predictions. In the fifth, the slowdowns were equal. Backfill uses time limits until the predictions win.
+    """
+
+    def __init__(self, *, shortest_first: bool = True) -> None:
+        self.trusted = True
+        """True if backfill may use predictions."""
+        self.blocks: deque[tuple[float, float]] = deque(maxlen=BLOCKS)
+        """The sums of the slowdowns with time limits and with predictions of each of the latest blocks."""
+        self.changed = False
+        """True if `trusted` or `blocks` has changed since the last commit."""
+        self.shortest_first = shortest_first
+        self._held: list[PoolJob] = []
+        self._by_limit = PoolBackfill(shortest_first=False)
+        self._by_prediction = PoolBackfill(shortest_first=shortest_first)
+        self._compared: deque[int] = deque()
+        self._block = (0, 0.0, 0.0)
+
+    def learn(self, job: PoolJob, predicted_s: float | None, units: float) -> None:
+        """Add an ended job with the time limit `assumed_s` and its prediction, None if it had none. `units`
+        is the present size of the cluster.
+        """
+        assumed_s = job.limit_s if predicted_s is None else predicted_s
+        heapq.heappush(self._held, job._replace(assumed_s=assumed_s))
+        if len(self._held) <= HELD:
+            return
+        job = heapq.heappop(self._held)
+        job = job._replace(submit_s=max(job.submit_s, self._by_limit.now))
+        for pool, assumed_s in ((self._by_limit, job.limit_s), (self._by_prediction, job.assumed_s)):
+            if pool.units != units:
+                pool.resize(units)
+            pool.add(job._replace(assumed_s=assumed_s))
+        self._compared.append(job.number)
+        self._compare()
+
+    @property
+    def ratio(self) -> float | None:
+        """The slowdown with predictions divided by the slowdown with time limits, over the latest blocks.
+        None before the first block.
+        """
+        limits, predictions = map(sum, zip(*self.blocks, strict=True)) if self.blocks else (0.0, 0.0)
+        return predictions / limits if limits else None
+
+    def load(self, blocks: list[list[float]], *, trusted: bool) -> None:
+        """Load the decision and the latest blocks from the store."""
+        self.trusted = trusted
+        self.blocks.extend((limits, predictions) for limits, predictions in blocks)
+
+    def _compare(self) -> None:
+        """Add the jobs that have started in both simulations to the present block (step 2)."""
+        limits, predictions = self._by_limit.slowdowns, self._by_prediction.slowdowns
+        while self._compared and self._compared[0] in limits and self._compared[0] in predictions:
+            number = self._compared.popleft()
+            jobs, by_limit, by_prediction = self._block
+            self._block = jobs + 1, by_limit + limits.pop(number), by_prediction + predictions.pop(number)
+            if self._block[0] == BLOCK:
+                self.blocks.append(self._block[1:])
+                self._block = (0, 0.0, 0.0)
+                self._decide()
+
+    def _decide(self) -> None:
+        """Decide whether backfill may use predictions (step 3)."""
+        ratio = self.ratio or 1.0
+        if self.trusted:
+            lost = sum(after > before * (1 + NOTICEABLE) for before, after in self.blocks)
+            self.trusted = lost < LOST_BLOCKS or ratio <= 1 + LEAST_LOSS
+        else:
+            won = sum(after < before * (1 - NOTICEABLE) for before, after in self.blocks)
+            self.trusted = won >= WON_BLOCKS and ratio <= 1
+        self.changed = True
