@@ -12,7 +12,7 @@ QUICK := tests/wire tests/controller/core tests/agent/attempts/test_attempt_stat
 export PYTHONDONTWRITEBYTECODE =
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test engines quick check format lint types imports bench pictures faults binary deb zipapp pins clean
+.PHONY: help demo test engines quick check format lint types imports bench pictures faults takeovers binary deb zipapp pins clean
 
 help: ## list these commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -68,6 +68,9 @@ pictures: $(VENV)/dev ## the pictures in docs/images, from a demo cluster (needs
 faults: $(VENV)/dev ## kill processes and cut links at random under load, then check the guarantees: SECONDS=60 SEED=7
 	$(BIN)/python -m tests.integration.controller.faults --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -m tests.link_cuts --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
+
+takeovers: $(VENV)/dev ## force take-overs between two controllers on PostgreSQL, then check the guarantees: COUNT=20 SEED=7 ARGS="--pool session"
+	$(BIN)/python -m tests.takeovers.driver --count $(or $(COUNT),20) --seed $(or $(SEED),1) $(ARGS)
 
 $(BUILD)/ready: requirements-binary.txt pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Corral needs Python 3.11 or newer: install one, or name it: make PYTHON=…"; exit 1; }

@@ -28,8 +28,9 @@ from wire.http.client import Client, Refused, Unreachable
 class DatabaseProxy:
     """Forwards TCP connections to the socket of the database server, until cut() is called."""
 
-    def __init__(self, target: str) -> None:
-        self._target = target
+    def __init__(self, target: str | int) -> None:
+        self.target = target
+        """The path of the server's socket, or a port of this machine. Later connections go there."""
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         self._open: set[socket.socket] = set()
@@ -55,11 +56,25 @@ class DatabaseProxy:
         with suppress(OSError):
             while True:
                 near, _ = self._listener.accept()
-                far = socket.socket(socket.AF_UNIX)
-                far.connect(self._target)
+                try:
+                    far = self._connect()
+                except OSError:  # The server is down.
+                    near.close()
+                    continue
                 for source, sink in ((near, far), (far, near)):
                     self._open.add(source)
                     threading.Thread(target=self._pump, args=(source, sink), daemon=True).start()
+
+    def _connect(self) -> socket.socket:
+        if isinstance(self.target, int):
+            return socket.create_connection(("127.0.0.1", self.target))
+        far = socket.socket(socket.AF_UNIX)
+        try:
+            far.connect(self.target)
+        except OSError:
+            far.close()
+            raise
+        return far
 
     def _pump(self, source: socket.socket, sink: socket.socket) -> None:
         with suppress(OSError):
@@ -123,9 +138,15 @@ class SeveralControllers(System):
     def store_url(self) -> str:
         return self._database
 
+    def move_database(self, url: str) -> None:
+        """Let the controllers reach another server under the addresses that they know."""
+        self._database = url
+        for proxy in self.proxies.values():
+            proxy.target = _socket_of(url)
+
     def _url_for(self, name: str) -> str:
         parsed = make_url(self._database)
-        proxy = self.proxies[name] = DatabaseProxy(f"{parsed.query['host']}/.s.PGSQL.5432")
+        proxy = self.proxies[name] = DatabaseProxy(_socket_of(self._database))
         return f"postgresql://{parsed.username}@127.0.0.1:{proxy.port}/{parsed.database}?sslmode=disable"
 
     def begin(self, *members: Member) -> None:
@@ -219,6 +240,10 @@ class SeveralControllers(System):
         for name in self.sections["nodes"]:
             groups.remove(name, self.place / "nodes" / name)
             remove_socket(self.place / "nodes" / name)
+
+
+def _socket_of(url: str) -> str:
+    return f"{make_url(url).query['host']}/.s.PGSQL.5432"
 
 
 @contextmanager

@@ -244,7 +244,7 @@ class Daemon:
     def refuse_unless_leading(self) -> None:
         """Raise NotLeading if this controller is a standby."""
         if self.standby is not None:
-            raise NotLeading(self.standby.leader.address if self.standby.leader is not None else "")
+            raise NotLeading(leads=self.standby.leader is not None)
 
     def _refuse_unless_working(self) -> None:
         """Raise an exception if this controller takes no inputs at present."""

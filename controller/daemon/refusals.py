@@ -8,10 +8,8 @@ class Stopping(Exception):
 
 
 class NotLeading(Exception):
-    """Raised for an input to a controller that does not lead. `address` is the URL of the leader; empty if no
-    controller leads at present.
-    """
+    """Raised for an input to a controller that does not lead. `leads` says whether another one does."""
 
-    def __init__(self, address: str) -> None:
-        super().__init__(f"the leader is {address or 'not known'}")
-        self.address = address
+    def __init__(self, *, leads: bool) -> None:
+        super().__init__("another controller leads" if leads else "no controller leads")
+        self.leads = leads

@@ -15,9 +15,16 @@ from pydantic import TypeAdapter, ValidationError
 
 from controller.api.handlers.jobs.forecasts import check_effect
 from controller.api.server.access import SCOPE_HEADER, Caller, Role, in_scope
-from controller.api.server.errors import Rejected, body_problem, error_response, rejected
+from controller.api.server.errors import (
+    Rejected,
+    body_problem,
+    error_response,
+    not_leading_response,
+    rejected,
+)
 from controller.api.server.event_stream import EventStreams
 from controller.api.server.identity import Identity, read_token
+from controller.api.server.leader_address import leader_address
 from controller.api.server.listeners import LONGEST, Acceptor, UnixSocket, open_tcp
 from controller.api.server.open_requests import OpenRequests
 from controller.api.server.protocol import Connection, ConnectionLimit, Connections, connection_limit
@@ -25,7 +32,7 @@ from controller.api.server.request import Call, Route
 from controller.api.server.request_turns import RequestTurns
 from controller.api.server.routes import find
 from controller.core.model.decision.decision import Refusal
-from controller.daemon import Daemon
+from controller.daemon import Daemon, NotLeading
 from controller.reload import ConfigReload
 from wire.http import addresses
 
@@ -117,13 +124,17 @@ class Server:
                 # Raise the error again, because a part of the answer is already sent, and no error status can
                 # be sent. handle_error() closes the connection.
                 raise
-            response = error_response(error)
+            response = (
+                not_leading_response(error, leader_address(self._daemon, request))
+                if isinstance(error, NotLeading)
+                else error_response(error)
+            )
             if not request.content.is_eof():
                 response.force_close()
         standby = self._daemon.standby
         if standby is not None and not response.prepared:
             # Tell clients that the answer is from a controller that follows the leader, and how old it is.
-            response.headers["Corral-Leader"] = standby.leader.address if standby.leader is not None else ""
+            response.headers["Corral-Leader"] = leader_address(self._daemon, request)
             response.headers["Corral-As-Of"] = f"{standby.as_of:.3f}"
         # Count all requests to unknown paths under the name "other". Otherwise each path that a client
         # invents would add a line to /metrics.

@@ -105,10 +105,15 @@ def problem_of(refusal: Refusal) -> Problem:
     )
 
 
-def _leader_response(address: str) -> web.Response:
+def not_leading_response(failure: NotLeading, address: str) -> web.Response:
     """Return the answer of a controller that does not lead to a request that needs the leader. Location has
     the URL of the leader without the path of the request; clients of Corral repeat the request there.
+    `address` is empty if the client knows no address at which it can reach the leader.
     """
+    if failure.leads and not address:
+        message = "this controller does not lead, and the leader has announced no address for other hosts"
+        hint = "Set [api] url in the scheduler.toml of each controller, or send the request to the leader."
+        return refusal_response(Refusal("no_leader", message, hint=hint))
     if not address:
         hint = "Try again in a few seconds, when a controller has taken over."
         return refusal_response(Refusal("no_leader", "no controller leads at present", hint=hint))
@@ -123,8 +128,8 @@ def error_response(error: BaseException) -> web.Response:
     match error:
         case Rejected():
             return refusal_response(error.refusal, error.status, error.headers)
-        case NotLeading(address=address):
-            return _leader_response(address)
+        case NotLeading():
+            return not_leading_response(error, "")
         case StoreFull(message=message, hint=hint):
             return refusal_response(Refusal("storage_full", message, hint=hint))
         case StoreUnavailable(message=message, hint=hint):

@@ -122,13 +122,18 @@ class AgentReports:
 
     def _handle_missing_attempt(self, node: str, job: Job, now: float, rebooted: bool) -> None:
         """Handle an attempt on the node that the state records as running, but that the node's agent does not
-        report. If the attempt has not started and the node was not rebooted, start it again. In all other
-        cases, record the attempt as lost.
+        report. If the attempt has not started and the node was not rebooted, start it again. If the database
+        may lack the end of the attempt after an accepted loss, ask the agent for the end. In all other cases,
+        record the attempt as lost.
         """
         # Do not start the attempt again after a reboot, because the attempt may have run before the reboot,
         # or even ended with success.
         if job.members[node].started_at is None and not rebooted:
             self._order(SendToNode(node, start_frames(job, *start_facts(self._state, job))[node]))
+        elif self._state.skipped.is_older(job.id, job.attempt):
+            # To an order to stop an attempt that has ended, the agent answers with the recorded end. If the
+            # agent has no record, it answers with this reason.
+            self._order(SendToNode(node, Stop(job.id, job.attempt, why="node_lost")))
         else:
             self._record_exit(job, AttemptStatus(job.id, job.attempt, why="node_lost"), node, now)
 

@@ -23,5 +23,9 @@ class SkippedNumbers:
         """Return the number of the attempt after `attempt` of this job."""
         return max(attempt + 1, self.first_attempt if job < self.first_id else 1)
 
+    def is_older(self, job: int, attempt: int) -> bool:
+        """Return whether this attempt began before the loss."""
+        return job < self.first_id and attempt < self.first_attempt
+
 
 NONE_SKIPPED = SkippedNumbers()

@@ -62,6 +62,9 @@ class PostgresServer:
             "keepalives_count": 3,
             "tcp_user_timeout": 15_000,
             "application_name": f"{session_name(holder)} since {since}",
+            # A pooler in transaction mode gives each transaction another session of the server, which does
+            # not know the statements that were prepared in an earlier one.
+            "prepare_threshold": None,
         }
         url = url.set(drivername="postgresql+psycopg")
         self.engine = create_engine(
@@ -74,7 +77,6 @@ class PostgresServer:
             "connect_timeout": 2,
             "tcp_user_timeout": 2_500,
             "application_name": f"corral lease of {shown(holder)}",
-            "options": "-c statement_timeout=2500 -c lock_timeout=2500",
         }
         leasing = create_engine(
             url, poolclass=NullPool, isolation_level="READ COMMITTED", connect_args={**arguments, **quick}
@@ -83,6 +85,7 @@ class PostgresServer:
         self.warnings: Sequence[str] = ()
         self._lease = Lease(leasing, holder)
         event.listen(leasing, "engine_connect", self._refuse_standby_server)
+        event.listen(leasing, "begin", server_settings.limit_time)
 
     @property
     def lease(self) -> Lease | None:

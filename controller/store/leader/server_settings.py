@@ -10,6 +10,17 @@ _SETTINGS = text(
     "(SELECT count(*) FROM pg_stat_replication)"
 )
 
+_LIMITS = text(
+    "SELECT set_config('statement_timeout', '2500', true), set_config('lock_timeout', '2500', true)"
+)
+
+
+def limit_time(transaction: Connection) -> None:
+    """Let each statement of the open transaction take at most 2.5 seconds. The limit belongs to the
+    transaction, because a pooler refuses settings for a connection, or gives the session to another client.
+    """
+    transaction.execute(_LIMITS)
+
 
 def is_standby(connection: Connection) -> bool:
     """Return whether the server only follows another server, so that it cannot be written."""

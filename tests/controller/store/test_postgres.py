@@ -23,6 +23,7 @@ from tests.contract.test_stores import by_hand
 from tests.controller.store.samples import batch, entry
 from tests.controller.store.servers import Absent, PostgresUnderTest, postgres
 from tests.controller.store.writer import check, kill_after, start
+from tests.takeovers.servers import Pooler
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +122,31 @@ def test_server_ends_a_transaction_that_stands_still(server: PostgresUnderTest) 
         with pytest.raises(DBAPIError):
             store._writer.execute(text("SELECT 1"))
         transaction.close()
+
+
+@pytest.mark.parametrize("mode", ["session", "transaction"])
+def test_store_works_behind_a_pooler(server: PostgresUnderTest, mode: str) -> None:
+    """A pooler refuses unknown settings of a connection, and mixes the prepared statements of its clients."""
+    try:
+        pooler = Pooler(server, mode)
+    except Absent as missing:
+        pytest.skip(str(missing))
+    pooler.start()
+    with ExitStack() as closed:
+        closed.callback(pooler.stop)
+        url = pooler.url(server.new_database())
+        leader = closed.enter_context(closing(Store.open(url)))
+        for number in range(1, 21):
+            leader.commit(batch(entry(number)))
+        follower = Store.join(url)
+        assert follower is not None
+        closed.enter_context(closing(follower))
+        leader.commit(batch(entry(21)))
+        assert follower.follow(10) == [entry(21)]
+        leader.close()
+        assert follower.try_lead()
+        follower.commit(batch(entry(22)))
+        assert follower.verify().good
 
 
 def test_renewal_does_not_wait_for_a_long_commit(server: PostgresUnderTest) -> None:

@@ -13,13 +13,16 @@ from pathlib import Path
 
 import pytest
 
+from controller.api.server.leader_address import is_local
+from tests.contract.test_stores import by_hand
 from tests.controller.store.servers import Absent, PostgresUnderTest, postgres
-from tests.integration.controller.takeovers import audited, run
 from tests.limits import PATIENCE_S
 from tests.oracle.oracle import Oracle
 from tests.oracle.verdict import Broken
 from tests.programs import run_corral
 from tests.several_controllers import Member, SeveralControllers, several_controllers
+from tests.takeovers.audit import audited
+from tests.takeovers.driver import run, run_promotions
 from wire.http.client import Client, Refused, Unreachable
 from wire.job.spec import JobSpec
 from wire.names import JobState
@@ -154,6 +157,42 @@ def test_client_of_one_standby_is_told_that_no_controller_leads(cluster: Several
     assert cluster.jobs() == {}
 
 
+def test_local_address_of_a_leader_on_another_host_is_not_given(cluster: SeveralControllers) -> None:
+    """Without [api] url, the address is a unix socket, at which clients would reach another controller."""
+    leader, standby = cluster.leader(), cluster.standby()
+    with standby.client() as client:
+        assert client.controllers().leader == leader.url
+    assert leader.process is not None
+    leader.process.send(signal.SIGKILL)
+    by_hand(
+        cluster.store_url,
+        "UPDATE corral_control.leader SET holder = 'pid 1 on elsewhere - - -', epoch = epoch + 1, "
+        "expires_at = clock_timestamp() + interval '1 hour'",
+    )
+
+    def told() -> str:
+        with Client(standby.url, timeout_s=1.0) as client, pytest.raises(Refused) as refused:
+            client.submit(JobSpec(command=("true",)))
+        return str(refused.value)
+
+    cluster.until(lambda: "no address for other hosts" in told(), "the client is told")
+
+
+@pytest.mark.parametrize(
+    ("url", "local"),
+    [
+        ("unix:///run/corral.sock", True),
+        ("http://127.0.0.1:7070", True),
+        ("https://[::1]:7070", True),
+        ("https://localhost:7070", True),
+        ("https://head1:7070", False),
+        ("http://10.0.0.11:7070", False),
+    ],
+)
+def test_local_addresses(url: str, local: bool) -> None:
+    assert is_local(url) is local
+
+
 def freezing(
     server: PostgresUnderTest, place: Path, at: str, without: str, nodes: tuple[str, ...]
 ) -> tuple[list[Broken], list[str], str]:
@@ -161,7 +200,7 @@ def freezing(
     journal entries, the jobs for which the former leader has sent start orders, and its log.
     """
     flag = place / "freeze"
-    program = ["tests.integration.controller.unfenced", "--freeze", str(flag), "--at", at]
+    program = ["tests.takeovers.unfenced", "--freeze", str(flag), "--at", at]
     program += ["--without", without] if without else []
     with several_controllers(server.new_database(), nodes, program=program) as cluster:
         cluster.start()
@@ -221,3 +260,33 @@ def test_former_leader_sends_no_order_after_its_lease(
     """The controller stands still between its commit and the orders of the commit."""
     _, sent, _ = freezing(server, tmp_path, "orders", without, ("gpu01",))
     assert bool(sent) == bool(without)
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("fault", ["cut from the agents", "clock ahead", "clock behind", "upgraded"])
+def test_rarer_faults_lose_and_double_nothing(server: PostgresUnderTest, fault: str) -> None:
+    report = run(server, seed=1, count=2, faults=fault)
+    assert report.stale == []
+    assert report.broken == []
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("mode", ["session", "transaction"])
+def test_restart_of_a_pooler_loses_nothing(server: PostgresUnderTest, mode: str) -> None:
+    try:
+        report = run(server, seed=1, count=2, faults="pooler restarted", pool=mode)
+    except Absent as missing:
+        pytest.skip(str(missing))
+    assert report.stale == []
+    assert report.broken == []
+
+
+@pytest.mark.engines
+def test_promoted_standby_server_that_lags_is_refused_until_the_loss_is_accepted() -> None:
+    try:
+        report = run_promotions(seed=1, count=1)
+    except Absent as missing:
+        pytest.skip(str(missing))
+    assert report.lost > 0
+    assert report.stale == []
+    assert report.broken == []

@@ -6,6 +6,7 @@ import os
 import socket
 import time
 
+from controller.api.server.leader_address import leader_address
 from controller.api.server.request import Call
 from controller.store.leader.holder import pid_and_host
 from controller.store.leader.lease import LEASE_S
@@ -43,4 +44,7 @@ async def show(call: Call) -> ControllersView:
                 role, host, pid, row.address, row.version, row.seq, row.since, max(0.0, row.seen_s), this
             )
         )
-    return ControllersView(leader.address if leads else "", leader.epoch, as_of, tuple(views))
+    address = leader.address if leads else ""
+    if daemon.standby is not None:
+        address = leader_address(daemon, call.request)
+    return ControllersView(address, leader.epoch, as_of, tuple(views))

@@ -1,6 +1,6 @@
 """Controllers that stand still at the worst moment, with or without their fences, as a test of the oracle.
 
-    python -m tests.integration.controller.unfenced --freeze FILE --at commit --without database
+    python -m tests.takeovers.unfenced --freeze FILE --at commit --without database
 
 If FILE exists when the moment comes, the controller removes the file and stops itself (SIGSTOP). The moment
 `commit` is after the last look at the clock and before the transaction; `orders` is after the commit and
