@@ -152,6 +152,8 @@ WHOLE_GPU: Final = 1000
 
 ENGINE_LABEL: Final = "engine"
 """The label, and the key of the taint, that names the execution engine of a node."""
+COST_LABEL: Final = "cost"
+"""The label with the price per hour of a machine of a pool. The scorer `cost` reads the label."""
 SLURM_QOS: Final = "normal"
 """The QOS that Slurm's commands show for jobs of a queue without `qos` in scheduler.toml."""
 

@@ -13,6 +13,7 @@ from controller.commit_feed import Commit, CommitFeed, Subscription
 from controller.config import Config
 from controller.core.accounting.cluster_accounting import ClusterAccounting
 from controller.core.accounting.wait_alarms import WaitAlarms
+from controller.core.cluster.hypothetical_nodes import HypotheticalNodes
 from controller.core.engine import Engine
 from controller.core.lifecycle.attempt_reports import merge_member_reports
 from controller.core.model.decision.decision import Reply
@@ -41,11 +42,14 @@ from controller.daemon.store_outage import STORE_RETRY_S, StoreOutage
 from controller.daemon.store_threads import StoreThreads
 from controller.daemon.usage_reports import UsageReports
 from controller.engines.engines import Controller, Engines
+from controller.engines.pools.scale_out import Demand
 from controller.nodes.leadership import Leadership
 from controller.nodes.link_factory import LinkFactory
 from controller.notify.notifier import Notifier
 from controller.questions.engine_copy.client import EngineCopyClient
+from controller.questions.engine_copy.engine_copy import QuestionRefused
 from controller.questions.expected_times import ExpectedTimes, expected_times
+from controller.questions.pool_demand import pool_demand
 from controller.store.errors import StoreAway, StoreFailure, StoreUnavailable
 from controller.store.store import Store
 from controller.user_turns import UserTurns
@@ -169,6 +173,8 @@ class Daemon:
                 self.node_changes.remove,
                 store.id,
                 self.cluster,
+                self._simulate_demand,
+                leader,
             ),
         )
         self._hooks = PlacementHooks(pipeline.hooks)
@@ -265,6 +271,16 @@ class Daemon:
         """Tell the other controllers of the store at which URL clients reach this one."""
         self.url = url
         self.holder = self.store.announce(url)
+
+    async def _simulate_demand(
+        self, pending: tuple[HypotheticalNodes, ...], asked: tuple[HypotheticalNodes, ...], within_s: float
+    ) -> tuple[Demand, ...] | None:
+        try:
+            return await self.questions.ask(
+                SAMPLER, pool_demand, pending, asked, now=self.now, within_s=within_s, keep_copy=False
+            )
+        except QuestionRefused:
+            return None
 
     def subscribe(self, *, pulse: bool = False) -> Subscription:
         """Return a subscription to all later commits. With `pulse`, the subscription also receives the

@@ -9,11 +9,13 @@ engine. examples/process_engine.py is a complete engine.
 from __future__ import annotations
 
 import enum
+import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
+from controller.nodes.leadership import ALONE, Leadership
 from controller.nodes.session import AgentChannel
 from wire.agent.job_policy import JobPolicy
 from wire.agent.orders import Start
@@ -159,12 +161,16 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A node that the engine could provide: its shape, seconds until it is ready, and money per hour."""
+    """Nodes that the engine could provide, at most `most`: their shape and zone, the seconds until such a
+    node is ready, and its price in money per hour. `facts.labels` has the labels of such a node.
+    """
 
     shape: str
     facts: NodeFacts
     ready_in_s: float = 0.0
     price_per_hour: float = 0.0
+    zone: str = ""
+    most: int = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,13 +184,14 @@ class ForeignLimit:
 
 @dataclass(frozen=True, slots=True)
 class PilotAgent:
-    """What the agent of a pilot node needs to know: its node's name in Corral, the settings for jobs, and the
-    controller's name for leases.
+    """What the agent of a pilot node needs to know: its node's name in Corral, the settings for jobs, the
+    controller's name for leases, and the controller's epoch.
     """
 
     node: str
     jobs: JobPolicy
     cluster: str
+    leader: Leadership = ALONE
 
 
 class ExecutionEngine(ABC):
@@ -259,13 +266,15 @@ class ExecutionEngine(ABC):
 @dataclass(frozen=True, slots=True)
 class EngineScope:
     """What an engine gets when it is made: its name in scheduler.toml, the first part of all tags of this
-    cluster, and a directory of mode 0700 for its own files.
+    cluster, a directory of mode 0700 for its own files, and the controller's clock.
     """
 
     name: str
     tag_prefix: str
     directory: str
     timeout_s: float = 30.0
+    interval_s: float = 10.0
+    now: Callable[[], float] = time.time
 
 
 class EngineType(Protocol):

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from controller.engines.contract import EngineUnavailable
+from controller.nodes.leadership import ALONE, Leadership
 from controller.nodes.link import FrameHandler
 from controller.nodes.reconnecting import CannotConnect, ReconnectingLink
 from controller.nodes.session import AgentChannel
@@ -63,9 +64,14 @@ class PilotLink(ReconnectingLink):
     """The connection to Corral's agent on a pilot node: the engine runs the agent, and opens the channel."""
 
     def __init__(
-        self, name: str, open_channel: Callable[[], Awaitable[AgentChannel]], ping_s: float, silence_s: float
+        self,
+        name: str,
+        open_channel: Callable[[], Awaitable[AgentChannel]],
+        ping_s: float,
+        silence_s: float,
+        leader: Leadership = ALONE,
     ) -> None:
-        super().__init__(name, ping_s, silence_s)
+        super().__init__(name, ping_s, silence_s, leader)
         self._open_channel = open_channel
 
     async def connect(self) -> AgentChannel:

@@ -24,12 +24,15 @@ from controller.engines.driver.driver_rules import DriverRules, Journal
 from controller.engines.driver.foreign_nodes import ForeignNodes, NodeActions
 from controller.engines.driver.record_files import RecordFiles, live_records
 from controller.engines.engine_links import DelegateLink, PilotLink
+from controller.engines.pools.keeper import PoolNodes
+from controller.engines.pools.pool_driver import PoolDriver
+from controller.engines.pools.pool_engine import PoolEngine, live_machines
+from controller.engines.pools.scale_out import ScaleOut, Simulate
 from controller.engines.tags import prefix_of
+from controller.nodes.leadership import ALONE, Leadership
 from controller.nodes.link import NodeLink
 from controller.nodes.link_factory import MISSED_PINGS
-from controller.registry.engines import engine_types
-from wire.job.placement.affinity import Effect, Taint
-from wire.names import ENGINE_LABEL
+from controller.registry.engines import engine_labels, engine_taints, engine_types
 
 log = logging.getLogger("corral.engines")
 
@@ -49,6 +52,9 @@ class Controller:
     store_id: str
     cluster: str
     """The name by which agents recognise their controller."""
+    simulate: Simulate
+    """Simulate which waiting jobs would start on further nodes."""
+    leader: Leadership = ALONE
 
 
 class Engines:
@@ -64,6 +70,8 @@ class Engines:
     def __init__(self, config: Config, controller: Controller) -> None:
         self.config = config
         self.drivers: dict[str, EngineDriver] = {}
+        self.pools: dict[str, PoolDriver] = {}
+        """The drivers of the engines that are machine pools."""
         self._controller = controller
         self._links: dict[str, DelegateLink] = {}
 
@@ -75,6 +83,8 @@ class Engines:
 
     async def close(self) -> None:
         """Close all engines. Foreign jobs continue."""
+        for pool in self.pools.values():
+            await pool.close()
         for driver in self.drivers.values():
             await driver.close()
 
@@ -87,6 +97,8 @@ class Engines:
             same = shared and old.engines.get(name) == config.engines.get(name)
             if not same:
                 driver = self.drivers.pop(name)
+                if name in self.pools:
+                    await self.pools.pop(name).close()
                 for node in driver.nodes.names:
                     await self._controller.close_link(node)
                 await driver.close()
@@ -109,11 +121,14 @@ class Engines:
         files = RecordFiles(engine_directory(self.config, name))
         files.prepare()
         prefix = prefix_of(controller.store_id)
-        scope = EngineScope(name, prefix, str(files.directory), section.timeout_s)
+        scope = EngineScope(
+            name, prefix, str(files.directory), section.timeout_s, section.interval_s, controller.now
+        )
         nodes = ForeignNodes(name, section.labels, self._actions(name, section))
+        engine = made.connect(scope)
         driver = self.drivers[name] = EngineDriver(
             name,
-            made.connect(scope),
+            engine,
             DriverRules(
                 section.interval_s,
                 section.timeout_s,
@@ -128,6 +143,45 @@ class Engines:
             section.type,
         )
         driver.open()
+        if isinstance(engine, PoolEngine):
+            pool = self.pools[name] = self._pool(engine, driver, section)
+            pool.open()
+
+    def _pool(self, engine: PoolEngine, driver: EngineDriver, section: EngineSection) -> PoolDriver:
+        name, controller = driver.name, self._controller
+        by = f"engine {name}"
+
+        async def drain_by(node: str, why: str, empty_by: float) -> None:
+            await controller.ask(node_inputs.Drain(node, by, why, empty_by))
+
+        async def declare_lost(node: str) -> None:
+            await controller.ask(node_inputs.DeclareLost(node, by))
+
+        async def remove(node: str) -> bool:
+            return not isinstance(await controller.remove_node(node, by), Refusal)
+
+        def wanted() -> bool:
+            return not driver.drained and not driver.breaker.is_open and bool(len(controller.state().queue))
+
+        nodes = PoolNodes(driver.nodes.node_name, self._node, drain_by, declare_lost, remove, f"{by}: ")
+        return PoolDriver(
+            engine,
+            nodes,
+            driver.runner,
+            lambda budget, back_off: ScaleOut(
+                name,
+                engine.options,
+                engine.fleet,
+                budget,
+                back_off,
+                controller.simulate,
+                engine_labels(name, section),
+                engine_taints(name, section),
+                controller.now,
+            ),
+            controller.may_act,
+            wanted,
+        )
 
     def _actions(self, engine: str, section: EngineSection) -> NodeActions:
         controller = self._controller
@@ -139,14 +193,15 @@ class Engines:
         async def resume(node: str) -> None:
             await controller.ask(node_inputs.Resume(node, by))
 
-        async def add(node: str) -> bool:
+        async def add(node: str, foreign: ForeignNode) -> bool:
             there = self._node(node)
             if node in self.config.nodes or (there is not None and there.host is not None):
                 log.error("engine %s: another node has the name %s; rename one of them", engine, node)
                 return False
-            taint = Taint(ENGINE_LABEL, Effect.NO_SCHEDULE, engine)
-            taints = (taint,) if section.only_on_request else ()
-            await controller.ask(node_inputs.AddNode(node, by=by, taints=taints))
+            # The agent of a pilot node does not know these labels, and the driver of the engine reports those
+            # of other nodes.
+            labels = {**foreign.facts.labels, **engine_labels(engine, section)} if foreign.pilot else {}
+            await controller.ask(node_inputs.AddNode(node, labels, None, by, engine_taints(engine, section)))
             return True
 
         return NodeActions(
@@ -163,9 +218,10 @@ class Engines:
         ping_s = self.config.scheduler.beat_s
         driver = self.drivers[engine]
         if node.pilot:
-            agent = PilotAgent(name, self.config.job_policy, self._controller.cluster)
+            leader = self._controller.leader
+            agent = PilotAgent(name, self.config.job_policy, self._controller.cluster, leader)
             connect = partial(driver.engine.connect, node.name, agent)
-            self._controller.open_link(PilotLink(name, connect, ping_s, MISSED_PINGS * ping_s))
+            self._controller.open_link(PilotLink(name, connect, ping_s, MISSED_PINGS * ping_s, leader))
             return
         link = self._links[name] = DelegateLink(name, driver.frames, ping_s, MISSED_PINGS * ping_s)
         self._controller.open_link(link)
@@ -205,15 +261,18 @@ def removal_problems(config: Config) -> list[ConfigProblem]:
     problems = []
     above = config.state_dir / "engines"
     for directory in sorted(above.iterdir()) if above.is_dir() else ():
-        count = live_records(directory) if directory.name not in config.engines else 0
-        if count:
+        if directory.name in config.engines:
+            continue
+        count, machines = live_records(directory), live_machines(directory)
+        if count or machines:
+            what = f"{count} of its jobs" if count else f"{machines} of its machines"
             problems.append(
                 problem_at(
                     config.source,
                     ("engines", directory.name),
-                    f"the table is missing, but {count} of its jobs may still run there",
+                    f"the table is missing, but {what} may still run there",
                     f"Put [engines.{directory.name}] back. To remove the engine, first run 'corral engines "
-                    f"drain {directory.name}' and wait until its jobs have ended.",
+                    f"drain {directory.name}' and wait until its jobs and machines have ended.",
                 )
             )
     return problems

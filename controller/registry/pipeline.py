@@ -54,7 +54,7 @@ from controller.plugins.preemption.reclaim_strategies import QuotaReclaimStrateg
 from controller.registry.budgets import budget_rules_of
 from controller.registry.checks.config_checks import filter_problems, unfiltered_settings
 from controller.registry.checks.notify_checks import notify_problems
-from controller.registry.engines import engine_problems
+from controller.registry.engines import engine_problems, pool_nodes
 from controller.registry.hours import timetable_of
 from controller.registry.limits import ceilings_of, raised_open_projects
 from controller.registry.plugin_classes import (
@@ -295,6 +295,8 @@ def build_pipeline(config: Config) -> Pipeline:
             for index, each in enumerate(config.plugins.metrics)
         ),
     )
+    if config.engines:
+        pipeline = replace(pipeline, pool_nodes=pool_nodes(config))
     for index, each in enumerate(config.plugins.hooks):
         maker.make("hook", each.name, each.options, "plugins", "hooks", index)
     pipeline = replace(pipeline, profiles=maker.profiles(pipeline), hooks=tuple(maker.hooks))

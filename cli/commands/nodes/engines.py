@@ -14,7 +14,7 @@ from cli.output.listing import list_command
 from cli.output.stderr import print_note
 from cli.output.table_columns import GREEN, RED, YELLOW
 from cli.registry import application, examples
-from wire.api.service.engines import EngineJob, EngineView
+from wire.api.service.engines import EngineJob, EngineMachine, EngineView
 from wire.http.client import Client
 from wire.text import counted, duration, printable
 
@@ -64,6 +64,7 @@ def show(name: Name, output: Output = Format.TABLE) -> int:
                 ("drained", view.drained),
                 ("nodes", ", ".join(view.nodes)),
                 ("last look", _age(view)),
+                *_pool_facts(view),
                 ("jobs", f"{view.live}, of which {view.waiting} wait there"),
                 (
                     "orphans",
@@ -72,10 +73,32 @@ def show(name: Name, output: Output = Format.TABLE) -> int:
             ]
         )
         print()
-        job_table().show(output, view.jobs)
+        _show_parts(view, output)
+    else:
+        _show_parts(view, output)
+    return 0
+
+
+def _show_parts(view: EngineView, output: Format) -> None:
+    """Print the machines of a pool, or the jobs of another engine."""
+    if view.pool is not None:
+        machine_table().show(output, view.pool.machines)
     else:
         job_table().show(output, view.jobs)
-    return 0
+
+
+def _pool_facts(view: EngineView) -> list[tuple[str, str]]:
+    pool = view.pool
+    if pool is None:
+        return []
+    cap = "" if pool.daily_cap is None else f" of {pool.daily_cap:g}"
+    paused = [f"{each.shape} {each.zone}".strip() + f": {each.why}" for each in pool.paused]
+    return [
+        ("money today", f"{pool.spent_today:.2f}{cap}"),
+        ("orders", f"{pool.ordered}, of which {pool.failures} failed"),
+        ("no order", pool.refused),
+        ("paused", "; ".join(paused)),
+    ]
 
 
 @app.command("test", epilog=examples("corral engines test slurm"))
@@ -149,6 +172,25 @@ def engine_table() -> Table[EngineView]:
         ],
         lambda view: view.name,
         kind=EngineView,
+    )
+
+
+def machine_table() -> Table[EngineMachine]:
+    """Return the table of the machines of a pool."""
+    return Table(
+        [
+            Column("NODE", lambda each: each.node or "-", narrow=8),
+            Column("STATE", lambda each: each.state),
+            Column("SHAPE", lambda each: each.shape),
+            Column("ZONE", lambda each: each.zone, rank=3),
+            Column("PRICE", lambda each: f"{each.price_per_hour:g}/h", right=True),
+            Column("COST", lambda each: f"{each.cost:.2f}", right=True, rank=2),
+            Column("PROJECT", lambda each: each.project, rank=4),
+            Column("MACHINE", lambda each: each.ref, rank=5, narrow=12),
+            Column("WHY", lambda each: each.why, rank=1, narrow=8),
+        ],
+        lambda each: each.ref,
+        kind=EngineMachine,
     )
 
 

@@ -16,6 +16,7 @@ from controller.core.rebalance.proposals import free_gpu_layout
 from controller.core.state.state import State
 from controller.engines.driver.foreign_attempts import Presence
 from controller.engines.engines import Engines
+from controller.engines.pools.machine_records import Stage
 from wire.agent.reports import GpuSample
 from wire.cluster.quota import ANY_NAME
 from wire.names import SHOWN_STATES, WHOLE_GPU, GpuHealth, JobState, NodeState
@@ -77,8 +78,10 @@ def gpu_metrics(engine: Engine, readings: Mapping[str, Mapping[str, GpuSample]])
             yield m.GPU_ECC(sample.ecc_uncorrected, *labels)
 
 
-def engine_metrics(engines: Engines) -> Iterator[Sample]:
-    """Yield for every execution engine whether it answers, its attempts, and its failures."""
+def engine_metrics(engines: Engines, now: float) -> Iterator[Sample]:
+    """Yield for every execution engine whether it answers, its attempts, and its failures. For every machine
+    pool, also yield its machines and their money.
+    """
     for name, driver in sorted(engines.drivers.items()):
         found = Counter(each.presence for each in driver.attempts if each.record.ended_at is None)
         yield m.ENGINE_UP(not driver.breaker.is_open, name)
@@ -87,6 +90,14 @@ def engine_metrics(engines: Engines) -> Iterator[Sample]:
         )
         yield m.ENGINE_BREAKER(driver.breaker.opened, name)
         yield m.ENGINE_ORPHANS(driver.sweep.ended, name)
+    for name, pool in sorted(engines.pools.items()):
+        stages = pool.stages()
+        yield from (
+            m.POOL_MACHINES(stages[each], name, each.value) for each in Stage if each is not Stage.ENDED
+        )
+        yield m.POOL_ORDERS(pool.keeper.ordered, name)
+        yield m.POOL_FAILURES(pool.back_off.failures, name)
+        yield m.POOL_SPENT(pool.budget.spent_today(now), name)
 
 
 def _gpu_states(node: Node) -> Iterator[str]:

@@ -125,6 +125,30 @@ ENGINE_ORPHANS = _counter(
     "engine",
     "execution engines",
 )
+POOL_MACHINES = _family(
+    "pool_machines",
+    "Machines of the pool, by state: wanted, booting, joined, leaving or ending.",
+    "engine state",
+    bound="execution engines x 5",
+)
+POOL_ORDERS = _counter(
+    "pool_orders_total",
+    "Machines that were ordered from the pool since the controller started.",
+    "engine",
+    "execution engines",
+)
+POOL_FAILURES = _counter(
+    "pool_order_failures_total",
+    "Machines that the pool could not provide, or that did not connect, since the controller started.",
+    "engine",
+    "execution engines",
+)
+POOL_SPENT = _family(
+    "pool_spent_today",
+    "Money for the machines of the pool since 0:00 UTC.",
+    "engine",
+    bound="execution engines",
+)
 QUOTA_USED = _family(
     "quota_used_ratio",
     "Used part of each quota that limits GPUs: 1 means that the limit is reached.",

@@ -126,10 +126,12 @@ def forecast(
     until: int | None = None,
     going: KeepGoing | None = None,
     steps: int = MAX_STEPS,
+    last: float = NEVER,
 ) -> Forecast:
     """Let `ahead`, a copy of the engine, handle the inputs in `first`. Then simulate the future on this copy.
 
-    The copy cannot be used afterwards.
+    The copy cannot be used afterwards, unless no step is later than the time `last`: the copy then has the
+    state of this time.
 
     1. Run a scheduling cycle at the simulated time, and record the starts. Jobs that the cycle stops end at
        once.
@@ -183,6 +185,8 @@ def forecast(
         endless += ahead.state.quotas.rules.timetable.changes_per_week
         if following > now + HORIZON_S or idle_turns > endless:
             return Forecast(starts, decisions, not ahead.state.releases, tuple(plans), ends=ends)
+        if following > last:
+            return Forecast(starts, decisions, False, tuple(plans), last, ends)
         moment = max(moment, following)
         _end_due(ahead, moment, ends)
     return Forecast(starts, decisions, False, tuple(plans), moment, ends)

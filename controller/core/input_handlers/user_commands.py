@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from controller.core.cluster.hypothetical_nodes import with_hypothetical
 from controller.core.cluster.licences import never_available
 from controller.core.explain.never_fits import never_fits
 from controller.core.framework import profiles
@@ -42,6 +43,7 @@ from controller.core.placement.placer import Placer
 from controller.core.quota.projects import project_notes
 from controller.core.quota.usage_counters import TenantKey
 from wire.job.arrays import array_indices
+from wire.job.placement.affinity import Effect, untolerated_taint
 from wire.job.spec import JobSpec, is_storable, spec_problems
 from wire.job.start_conditions import Until
 from wire.names import JobState, Reason
@@ -52,6 +54,8 @@ BY_CONTROLLER = ""
 LOST_BY_CANCEL = (Until.STARTED, Until.OK, Until.CHECKPOINT)
 """The conditions of dependencies that a cancelled job does not meet."""
 
+MOST_POOL_NODES = 16
+"""The most nodes of each shape of a machine pool that are considered for a job without a number of nodes."""
 MAX_KEY = 200
 """The most characters of an idempotency key (a client's id of a submit)."""
 
@@ -337,10 +341,27 @@ class UserCommands:
         lacking = never_available(self._state.licences.total, ask.licences)
         if lacking is not None:
             return lacking
-        refusal = never_fits(placer, ask)
+        refusal = self._never_fits(placer, ask)
         if refusal is not None and spec.relax:
-            return never_fits(placer, self._state.ask(without_relaxed(spec, from_queue), user))
+            return self._never_fits(placer, self._state.ask(without_relaxed(spec, from_queue), user))
         return refusal
+
+    def _never_fits(self, placer: Placer, ask: ResourceRequest) -> Refusal | None:
+        """Return a refusal if neither the nodes nor the nodes that machine pools could start can hold the
+        request.
+        """
+        refusal = never_fits(placer, ask)
+        # A placer ignores taints here, because operators may remove them. The taints of a pool stay.
+        tolerations = ask.part.tolerations
+        pools = [
+            each
+            for each in self._pipeline.pool_nodes
+            if not untolerated_taint(each.taints, tolerations, Effect.NO_SCHEDULE, Effect.NO_EXECUTE)
+        ]
+        if refusal is None or not pools:
+            return refusal
+        grown = with_hypothetical(placer.nodes, pools, ask.nodes or MOST_POOL_NODES)
+        return refusal if never_fits(Placer(grown, placer.pipeline), ask) is not None else None
 
     def cancel(self, given: job_inputs.Cancel, now: float) -> Reply:
         job = self._state.jobs[given.job]

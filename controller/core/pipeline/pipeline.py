@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from controller.core.cluster.dataset_reads import DEFAULT_DATASETS, DatasetPolicy
 from controller.core.cluster.gpus.gpu_health import DEFAULT_HEALTH_POLICY, GpuHealthPolicy
+from controller.core.cluster.hypothetical_nodes import HypotheticalNodes
 from controller.core.fairshare.usage import FairshareConfig
 from controller.core.framework.circuit_breaker import CircuitBreaker
 from controller.core.framework.interfaces import SchedulingPolicy
@@ -57,5 +58,7 @@ class Pipeline(SchedulingPolicy):
     """Plugins that add samples to /metrics."""
     order_of_projects: Order | None = None
     """The order of waiting jobs as soon as the cluster has jobs of a second project. None: `order` stays."""
+    pool_nodes: tuple[HypotheticalNodes, ...] = ()
+    """The nodes that machine pools could start. A job that fits only on these nodes is accepted."""
     hooks: tuple[Hook, ...] = ()
     """Plugins that are called after placements."""

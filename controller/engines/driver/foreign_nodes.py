@@ -23,8 +23,10 @@ LOOKS_BEFORE_REMOVAL = 2
 class NodeActions:
     """The functions of the controller with which ForeignNodes changes nodes of the cluster and reads them."""
 
-    add: Callable[[str], Awaitable[bool]]
-    """Add a node with the taints of its engine. The result is False if another node has this name."""
+    add: Callable[[str, ForeignNode], Awaitable[bool]]
+    """Add a node with the taints of its engine, and a pilot node also with its labels. The result is False if
+    another node has this name.
+    """
     remove: Callable[[str], Awaitable[None]]
     drain: Callable[[str, str], Awaitable[None]]
     """Drain a node, with a reason."""
@@ -95,7 +97,7 @@ class ForeignNodes:
         for name, node in found.items():
             self._missing.pop(name, None)
             before = self._nodes.get(name)
-            if before is None and not await self.actions.add(name):
+            if before is None and not await self.actions.add(name, node):
                 continue
             self._nodes[name] = node
             if before is None:
@@ -111,7 +113,8 @@ class ForeignNodes:
         ours = f"engine {self.engine}: "
         reason = engine_drain or ("" if node.available else node.why or "it is drained there")
         there = self.actions.node(name)
-        if there is None:
+        # A timed drain is left alone, because it stops the jobs of a machine that will be interrupted.
+        if there is None or there.timed_drain is not None:
             return
         if reason and not there.drained:
             await self.actions.drain(name, ours + reason)
@@ -124,6 +127,7 @@ class ForeignNodes:
             return
         if there is not None and there.held:
             return
-        log.info("engine %s: %s is gone and is removed", self.engine, name)
-        await self.actions.remove(name)
+        if there is not None:
+            log.info("engine %s: %s is gone and is removed", self.engine, name)
+            await self.actions.remove(name)
         del self._nodes[name], self._missing[name]

@@ -1,4 +1,4 @@
-"""Stores the records of the attempts on an execution engine in files, with the logs of ended attempts."""
+"""Stores records of an execution engine in files: attempts with their logs, and machines of pools."""
 
 from __future__ import annotations
 
@@ -7,16 +7,52 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from controller.config.applied_texts import replace_text
 from controller.engines.driver.foreign_attempts import AttemptRecord
 from wire import trusted_paths
 from wire.codec import Malformed, decode, dumps, encode
 
+Record = TypeVar("Record")
 MOST_SETTLED = 2_000
 """The most settled attempts whose records and logs are kept."""
 MOST_LOG_BYTES = 64 * 1024 * 1024
 """The most bytes that are kept of one log of an ended attempt."""
+
+
+class RecordDirectory(Generic[Record]):
+    """The records of one kind, each in a file of its own that is named after the record's tag or token. A
+    file is replaced atomically and with fsync, so that it is never half written.
+    """
+
+    def __init__(self, directory: Path, kind: type[Record], advice: str) -> None:
+        """`advice` says what an operator does with a damaged record."""
+        self.directory = directory
+        self._kind = kind
+        self._advice = advice
+
+    def prepare(self) -> None:
+        """Make the directory. Raise UntrustedPath if another user can change it."""
+        os.close(trusted_paths.open_directory(str(self.directory), make=True))
+
+    def load(self) -> Iterator[Record]:
+        """Yield all records, in the order of their names. Raise ValueError with the path of a record that is
+        damaged.
+        """
+        with suppress(FileNotFoundError):
+            for path in sorted(self.directory.glob("*.json")):
+                try:
+                    yield decode(self._kind, json.loads(path.read_text(encoding="utf-8")))
+                except (Malformed, ValueError) as error:
+                    raise ValueError(f"{path} is damaged: {error}. {self._advice}") from None
+
+    def save(self, name: str, record: Record) -> None:
+        """Write a record durably."""
+        replace_text(self.directory / f"{name}.json", dumps(encode(record)))
+
+    def delete(self, name: str) -> None:
+        (self.directory / f"{name}.json").unlink(missing_ok=True)
 
 
 class RecordFiles:
@@ -24,44 +60,37 @@ class RecordFiles:
 
     1. A record is written with fsync before the first ask() of its attempt, so that a controller
        that is killed between the two steps finds the foreign job again by its tag.
-    2. The file is replaced atomically, so that it is never half written.
-    3. The logs of an attempt are written before its end is reported, because the engine may then remove them.
-    4. Settled attempts are deleted, the oldest first, when there are more than MOST_SETTLED.
+    2. The logs of an attempt are written before its end is reported, because the engine may then remove them.
+    3. Settled attempts are deleted, the oldest first, when there are more than MOST_SETTLED.
 
     Directory and files can be read by the controller's user alone, because orders contain environments.
     """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self._attempts, self._logs = directory / "attempts", directory / "logs"
+        self._logs = directory / "logs"
+        advice = "Look at the foreign job of this name in the engine, then move the file away"
+        self._attempts = RecordDirectory(directory / "attempts", AttemptRecord, advice)
         self._drain = directory / "drained"
 
     def prepare(self) -> None:
         """Make the directories. Raise UntrustedPath if another user can change them."""
-        for each in (self.directory, self._attempts, self._logs):
+        for each in (self.directory, self._logs):
             os.close(trusted_paths.open_directory(str(each), make=True))
+        self._attempts.prepare()
 
     def load(self) -> Iterator[AttemptRecord]:
-        """Yield all records, in the order of their names. Raise ValueError with the path of a record that is
-        damaged.
-        """
-        with suppress(FileNotFoundError):
-            for path in sorted(self._attempts.glob("*.json")):
-                try:
-                    yield decode(AttemptRecord, json.loads(path.read_text(encoding="utf-8")))
-                except (Malformed, ValueError) as error:
-                    raise ValueError(
-                        f"{path} is damaged: {error}. Look at the foreign job of this name in the engine, "
-                        "then move the file away"
-                    ) from None
+        """Yield all records, as RecordDirectory.load does."""
+        return self._attempts.load()
 
     def save(self, record: AttemptRecord) -> None:
         """Write a record durably."""
-        replace_text(self._attempts / f"{record.tag}.json", dumps(encode(record)))
+        self._attempts.save(record.tag, record)
 
     def delete(self, tag: str) -> None:
         """Delete the record and the logs of an attempt."""
-        for path in (self._attempts / f"{tag}.json", *self._logs.glob(f"{tag}.*")):
+        self._attempts.delete(tag)
+        for path in self._logs.glob(f"{tag}.*"):
             path.unlink(missing_ok=True)
 
     def log_path(self, tag: str, stream: str) -> Path:

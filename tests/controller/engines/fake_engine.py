@@ -171,7 +171,7 @@ class Rig:
         self.driver = self._driver()
 
     def _driver(self) -> EngineDriver:
-        async def add(name: str) -> bool:
+        async def add(name: str, _: ForeignNode) -> bool:
             self.added.append(name)
             self.node_states.setdefault(name, Node(name, {}))
             return True

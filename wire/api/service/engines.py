@@ -32,12 +32,55 @@ class EngineJob:
 
 
 @dataclass(frozen=True)
+class EngineMachine:
+    """A machine of a pool. `state` is wanted, booting, joined, leaving or ending. `cost` is the money for the
+    machine since its order, and `why` the reason why it leaves, or its last failure.
+    """
+
+    node: str
+    ref: str
+    shape: str
+    zone: str
+    state: str
+    price_per_hour: float
+    cost: float
+    since: float
+    project: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class PausedShape:
+    """A shape that the pool could not provide in a zone, with the reason."""
+
+    shape: str
+    zone: str
+    why: str
+
+
+@dataclass(frozen=True)
+class EnginePool:
+    """The machines of an engine that is a machine pool, and their money today (UTC). `daily_cap` is None
+    without a limit. `refused` is the reason why the last search for waiting jobs ordered no machine.
+    """
+
+    machines: tuple[EngineMachine, ...] = ()
+    spent_today: float = 0.0
+    daily_cap: Optional[float] = None
+    ordered: int = 0
+    failures: int = 0
+    refused: str = ""
+    paused: tuple[PausedShape, ...] = ()
+
+
+@dataclass(frozen=True)
 class EngineView:
     """An execution engine of scheduler.toml.
 
     `open` is True while the circuit breaker is open: the engine has failed `failures` times in a row, last
     for the reason `problem`, and no jobs start there. `looked_at` is the time of the last successful look at
-    the engine; None if there was none. `drained` is the reason of an operator's drain.
+    the engine; None if there was none. `drained` is the reason of an operator's drain. `pool` is None for an
+    engine that is no machine pool.
     """
 
     name: str
@@ -54,6 +97,7 @@ class EngineView:
     opened: int = 0
     orphans_ended: int = 0
     jobs: tuple[EngineJob, ...] = ()
+    pool: Optional[EnginePool] = None
 
 
 @dataclass(frozen=True)

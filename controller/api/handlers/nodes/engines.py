@@ -9,19 +9,29 @@ from controller.api.server.errors import rejected
 from controller.api.server.request import Call
 from controller.engines.contract import EngineUnavailable
 from controller.engines.driver.driver import EngineDriver
+from controller.engines.pools.pool_driver import PoolDriver
 from wire.api.nodes import NodeAction
-from wire.api.service.engines import EngineJob, EngineLimit, EngineList, EngineTest, EngineView
+from wire.api.service.engines import (
+    EngineJob,
+    EngineLimit,
+    EngineList,
+    EngineMachine,
+    EnginePool,
+    EngineTest,
+    EngineView,
+    PausedShape,
+)
 
 
 async def listing(call: Call) -> EngineList:
     """List all execution engines with their nodes, jobs and failures."""
     drivers = call.daemon.engines.drivers
-    return EngineList(tuple(_view(drivers[name]) for name in sorted(drivers)), call.daemon.seq)
+    return EngineList(tuple(_view(call, drivers[name]) for name in sorted(drivers)), call.daemon.seq)
 
 
 async def show(call: Call) -> EngineView:
     """Show one execution engine with its nodes, jobs and failures."""
-    return _view(_named(call))
+    return _view(call, _named(call))
 
 
 async def test(call: Call) -> EngineTest:
@@ -45,14 +55,14 @@ async def drain(call: Call, body: NodeAction) -> EngineView:
     """Drain all nodes of an execution engine: the nodes get no new jobs, and running jobs continue."""
     driver = _named(call)
     driver.drain(body.why or f"drained by {call.caller.user}")
-    return _view(driver)
+    return _view(call, driver)
 
 
 async def resume(call: Call, _: NodeAction) -> EngineView:
     """End the drain of an execution engine, so that its nodes get new jobs."""
     driver = _named(call)
     driver.drain("")
-    return _view(driver)
+    return _view(call, driver)
 
 
 def _named(call: Call) -> EngineDriver:
@@ -63,7 +73,8 @@ def _named(call: Call) -> EngineDriver:
     return drivers[name]
 
 
-def _view(driver: EngineDriver) -> EngineView:
+def _view(call: Call, driver: EngineDriver) -> EngineView:
+    pool = call.daemon.engines.pools.get(driver.name)
     jobs = tuple(
         EngineJob(
             each.record.job,
@@ -91,4 +102,34 @@ def _view(driver: EngineDriver) -> EngineView:
         driver.breaker.opened,
         driver.sweep.ended,
         jobs,
+        None if pool is None else _pool(pool, call.daemon.now()),
+    )
+
+
+def _pool(pool: PoolDriver, now: float) -> EnginePool:
+    machines = []
+    for each in pool.fleet.live:
+        record, node = each.record, pool.keeper.node_of(each)
+        machines.append(
+            EngineMachine(
+                "" if node is None else node.name,
+                record.ref,
+                record.shape,
+                record.zone,
+                record.stage.value,
+                record.price_per_hour,
+                record.cost(0.0, now),
+                record.wanted_at,
+                record.project,
+                record.ending or record.leaving or each.problem,
+            )
+        )
+    return EnginePool(
+        tuple(machines),
+        pool.budget.spent_today(now),
+        pool.engine.options.daily_cap,
+        pool.keeper.ordered,
+        pool.back_off.failures,
+        pool.out.refused,
+        tuple(PausedShape(*key, why) for key, why in sorted(pool.back_off.why.items())),
     )

@@ -27,7 +27,7 @@ async def show(call: Call) -> web.Response:
     engine, now = daemon.engine, daemon.now()
     lines = [
         *sample_lines(cluster_metrics(engine)),
-        *sample_lines(engine_metrics(call.daemon.engines)),
+        *sample_lines(engine_metrics(call.daemon.engines, call.daemon.now())),
         *sample_lines(gpu_metrics(engine, daemon.agents.readings) if call.query["gpus"] else ()),
         *sample_lines(estimate_metrics(engine)),
         *sample_lines(accounting_metrics(daemon)),

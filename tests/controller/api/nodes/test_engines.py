@@ -10,6 +10,7 @@ import pytest
 from controller.engines.contract import ForeignState
 from tests.controller.api.running_controller import RunningController
 from tests.controller.engines.fake_engine import Rig
+from tests.controller.engines.pools.pool_rig import PoolRig
 
 
 @pytest.fixture
@@ -88,3 +89,22 @@ async def test_an_unknown_engine_is_not_found(api: RunningController) -> None:
     status, problem = await api.get("/v1/engines/none")
     assert status == 404
     assert "there is no execution engine 'none'" in str(problem)
+
+
+async def test_a_pool_is_shown_with_its_machines_and_money(api: RunningController, tmp_path: Path) -> None:
+    pool = PoolRig(tmp_path / "burst", daily_cap=50.0)
+    await pool.joined()
+    pool.now = api.daemon.now()
+    engines = api.daemon.engines
+    engines.drivers["burst"], engines.pools["burst"] = pool.driver, pool.pools
+    try:
+        _, found = await api.get("/v1/engines/burst")
+        [machine] = found["pool"]["machines"]
+        assert (machine["state"], machine["shape"], machine["price_per_hour"]) == ("joined", "small", 1.0)
+        assert machine["cost"] > 0
+        assert (found["pool"]["daily_cap"], found["pool"]["ordered"]) == (50.0, 1)
+        text = await metrics(api)
+        assert 'corral_pool_machines{engine="burst",state="joined"} 1' in text
+        assert 'corral_pool_orders_total{engine="burst"} 1' in text
+    finally:
+        del engines.drivers["burst"], engines.pools["burst"]

@@ -506,7 +506,7 @@ async def test_a_controller_that_refuses_inputs_does_not_end_the_driver(tmp_path
     rig = Rig(tmp_path / "fake", interval_s=0.01)
     tries = []
 
-    async def refuse(name: str) -> bool:
+    async def refuse(name: str, _: ForeignNode) -> bool:
         tries.append(name)
         raise RuntimeError("the store cannot be written")
 

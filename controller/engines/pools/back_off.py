@@ -1,0 +1,43 @@
+"""Pauses the orders of a shape in a zone after a pool could not provide it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+LONGEST_S = 3_600.0
+Key = tuple[str, str]
+"""(shape, zone)."""
+
+
+@dataclass(slots=True)
+class BackOff:
+    """The pauses of one pool. The pause of a shape in a zone doubles from `first_s` to LONGEST_S with each
+    failure in a row, and a machine that joins ends the row.
+    """
+
+    first_s: float
+    why: dict[Key, str] = field(default_factory=dict)
+    failures: int = 0
+    """The number of failures since the controller's start."""
+    _until: dict[Key, float] = field(default_factory=dict)
+    _counts: dict[Key, int] = field(default_factory=dict)
+
+    def fail(self, shape: str, zone: str, why: str, now: float) -> None:
+        """Record that the pool could not provide a machine."""
+        key = shape, zone
+        self.failures += 1
+        if self.paused(shape, zone, now):
+            # Several machines were ordered before the pause, and their failures are one fact.
+            return
+        count = self._counts.get(key, 0)
+        self._until[key] = now + min(LONGEST_S, self.first_s * 2 ** min(count, 20))
+        self._counts[key], self.why[key] = count + 1, why
+
+    def succeed(self, shape: str, zone: str) -> None:
+        """Record that a machine has joined."""
+        for each in (self._until, self._counts, self.why):
+            each.pop((shape, zone), None)
+
+    def paused(self, shape: str, zone: str, now: float) -> bool:
+        """Return whether no such machine is to be ordered now."""
+        return now < self._until.get((shape, zone), 0.0)
