@@ -13,13 +13,16 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import resources
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from rich.console import RenderableType
 from rich.text import Text
+from textual._compositor import ChopsUpdate
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.filter import LineFilter
+from textual.screen import Screen
 
 from tui import actions
 from tui.actions import BY_NAME, ScreenAction
@@ -34,6 +37,7 @@ from tui.data.request_workers import RequestWorkers
 from tui.dialogs.dialog import Dialog
 from tui.look import clipboard
 from tui.look.ascii import AsciiOnly
+from tui.look.changed_cells import ChangedCells
 from tui.look.styled_lines import Paint
 from tui.look.theme import SIXTEEN, THEMES, styles
 from tui.pulse.panel import Jump
@@ -52,6 +56,7 @@ from tui.views.queue import QueueView
 from tui.views.view import View
 from tui.widgets.filter_line import FilterLine
 from tui.widgets.header_and_footer import FooterLine, HeaderLine, StatusLine, TrailLine
+from tui.widgets.main_screen import MainScreen
 from wire.api.forecasts import Easing, WhatIfAnswer
 from wire.api.jobs import JobView
 from wire.api.nodes import GpuView, NodeView
@@ -60,6 +65,12 @@ from wire.text import printable
 
 PACE_S = 0.05
 """The least number of seconds between two updates of the screen."""
+LONGEST_PACE_S = 0.25
+UPDATES_SHARE = 0.05
+"""The largest part of the time that updates take, unless they would be more than LONGEST_PACE_S apart."""
+KEYS_REST_S = 0.1
+KEYS_FIRST_S = 0.4
+"""While keys arrive less than KEYS_REST_S seconds apart, an update waits for at most KEYS_FIRST_S seconds."""
 
 MESSAGE_S = 6.0
 MONOSPACE = "ui-monospace, Menlo, Consolas, DejaVu Sans Mono"
@@ -70,8 +81,8 @@ class CorralApp(OrderedKeysApp):
 
     1. A thread (module cluster_feed) collects changes of the cluster, and lets the screen's thread call
        `take`.
-    2. The method `take` applies the changes to the model (class ClusterModel), at most once in PACE_S
-       seconds, and updates the view.
+    2. The method `take` applies the changes to the model (class ClusterModel) and updates the view. `_wait_s`
+       says when.
     3. After a key, the method `act` checks whether the key's action (module actions) is allowed, and calls
        the method of the action.
     4. RequestWorkers send requests in other threads and pass the answers to the screen's thread.
@@ -126,7 +137,8 @@ class CorralApp(OrderedKeysApp):
         self._status = StatusLine(lambda: self.view)
         self._keys = FooterLine(lambda: self.view)
         self._filter = FilterLine()
-        self._taken_at = 0.0
+        self._taken_at = self._woken_at = 0.0
+        self._update_took_s = 0.0
         self._was_stale = True
 
     def get_line_filters(self) -> Sequence[LineFilter]:
@@ -134,6 +146,13 @@ class CorralApp(OrderedKeysApp):
         ASCII, the last filter translates the line to ASCII.
         """
         return [*super().get_line_filters(), *([self._ascii] if self._ascii else [])]
+
+    def get_default_screen(self) -> Screen[Any]:
+        return MainScreen(id="_default")
+
+    def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
+        update = ChangedCells.of(renderable) if isinstance(renderable, ChopsUpdate) else renderable
+        super()._display(screen, update)
 
     def compose(self) -> ComposeResult:
         yield self._header
@@ -172,11 +191,31 @@ class CorralApp(OrderedKeysApp):
         self.call_later(run)
 
     def _woken(self) -> None:
-        wait = PACE_S - (time.monotonic() - self._taken_at)
-        if wait <= 0:
-            self.take()
+        """Take the changes that the feed has collected: at once, or after `_wait_s` seconds."""
+        self._woken_at = time.monotonic()
+        self._take_after_wait()
+
+    def _take_after_wait(self) -> None:
+        wait = self._wait_s(time.monotonic())
+        if wait > 0:
+            self.set_timer(wait, self._take_after_wait)
         else:
-            self.set_timer(wait, self.take)
+            self.take()
+
+    def _wait_s(self, now: float) -> float:
+        """Return the seconds until the next update of the screen. It is zero or less if the update is due.
+
+        1. Updates take at most the fraction UPDATES_SHARE of the time, so that many changes per second leave
+           time for keys. The pause between two updates is at least PACE_S and at most LONGEST_PACE_S.
+        2. While the user presses keys, the update waits until KEYS_REST_S seconds after the last key, but at
+           most KEYS_FIRST_S seconds after the first change.
+        """
+        pause = min(LONGEST_PACE_S, max(PACE_S, self._update_took_s / UPDATES_SHARE))
+        wait = self._taken_at + pause - now
+        since_key, held = now - self.key_at, now - self._woken_at
+        if (self.busy or since_key < KEYS_REST_S) and held < KEYS_FIRST_S:
+            wait = max(wait, min(KEYS_REST_S, KEYS_FIRST_S - held))
+        return wait
 
     def take(self) -> None:
         """Take the changes that the feed has collected since the last call, apply them to the model, and show
@@ -184,11 +223,13 @@ class CorralApp(OrderedKeysApp):
         """
         if not self.screen_stack:
             return
-        self._taken_at = time.monotonic()
+        began = time.monotonic()
         changes = self.feed.take()
         self.model.apply(changes)
         self.view.changed(changes)
         self._model_changed()
+        self._taken_at = time.monotonic()
+        self._update_took_s = self._taken_at - began
 
     def _tick(self) -> None:
         self.model.find_alarms()

@@ -45,6 +45,8 @@ class AppInterface(App[int]):
     """Threads that send only what-if requests, because what-if requests take long and would delay other
     requests.
     """
+    key_at: float
+    """The time of the last key, on the clock `time.monotonic`."""
     connect: Callable[[], Client]
     cli: CliFunctions
     read_only: bool

@@ -1,7 +1,8 @@
 """Measures the terminal UI and prints figures; asserts none: `python -m tests.tui.measure`.
 
 Ten thousand jobs, then 500 rows a second change, decoded from JSON in the feed's thread as they would come
-from a controller; measured in a real pty of 120×40: bytes after a key, stalls of the loop, CPU, memory.
+from a controller; measured in a real pty (SIZE, 120x40): bytes after a key, stalls of the loop, CPU, memory.
+All jobs are younger than an hour, so that each run time on the screen changes every second.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from tests.tui.recorded import RecordedClient, cluster, events, job, nodes
 from tui.app import CorralApp
 from tui.app_interface import CliFunctions
 from tui.data.cluster_feed import LiveFeed
-from wire.api.jobs import JobList
+from wire.api.jobs import JobList, JobView
 from wire.api.nodes import NodeList
 from wire.api.service.cluster import ClusterView, EventList, PulseView, StreamBatch
 from wire.codec import decode, dumps, encode
@@ -37,6 +38,9 @@ from wire.names import JobState
 JOBS = int(os.environ.get("JOBS", "10000"))
 ROWS_A_SECOND = int(os.environ.get("ROWS", "500"))
 KEYS = 150
+BATCHES = 500
+BEGAN = time.time()
+SIZE = tuple(int(each) for each in os.environ.get("SIZE", "120x40").split("x"))
 STATES = (JobState.QUEUED, JobState.QUEUED, JobState.RUNNING, JobState.COMPLETED, JobState.FAILED)
 
 
@@ -48,11 +52,27 @@ class Busy:
         states = [STATES[number % 5] for number in range(JOBS + 1)]
         self._pages = {
             terminal: [
-                dumps([encode(job(at, states[at])) for at in part if states[at].terminal is terminal])
+                dumps([encode(_recent(at, states[at])) for at in part if states[at].terminal is terminal])
                 for part in _parts(JOBS, 1000)
             ]
             for terminal in (False, True)
         }
+
+        dice = random.Random(3)
+        self._batches = [
+            dumps(
+                {
+                    "seq": 0,
+                    "events": [encode(events()[0])],
+                    "jobs": [
+                        encode(_recent(dice.randint(1, JOBS), dice.choice(STATES)))
+                        for _ in range(ROWS_A_SECOND // 50)
+                    ],
+                }
+            )
+            for _ in range(BATCHES)
+        ]
+        """The messages of the event stream, encoded before, because a controller is another process."""
 
     def cluster(self) -> ClusterView:
         return replace(cluster("measured"), now=time.time(), jobs={"all": JOBS})
@@ -74,23 +94,27 @@ class Busy:
     def stream(
         self, after: int | None = None, *, rows: bool = True, pulse: bool = False
     ) -> Iterator[StreamBatch | None]:
-        dice, seq, beat = random.Random(3), after or 0, 0
+        seq, beat = after or 0, 0
         while True:
             time.sleep(0.02)
             beat += 1
             if os.path.exists(self._busy):
                 seq += 1
-                rows = [
-                    encode(job(dice.randint(1, JOBS), dice.choice(STATES)))
-                    for _ in range(ROWS_A_SECOND // 50)
-                ]
-                said = [encode(replace(events()[0], seq=seq))]
-                yield decode(StreamBatch, json.loads(dumps({"seq": seq, "events": said, "jobs": rows})))
+                body = json.loads(self._batches[seq % BATCHES])
+                body["seq"] = body["events"][0]["seq"] = seq
+                yield decode(StreamBatch, body)
             elif beat % 250 == 0:
                 yield None
 
     def close(self) -> None:
         pass
+
+
+def _recent(number: int, state: JobState) -> JobView:
+    """A job that was submitted and started within the last hour before the program began."""
+    at = BEGAN - number * 7 % 3_000
+    started = None if state is JobState.QUEUED else at
+    return job(number, state, submitted_at=at, started_at=started, ended_at=BEGAN if state.terminal else None)
 
 
 def _parts(number: int, size: int) -> Iterator[range]:
@@ -131,7 +155,7 @@ def parent(figures: str) -> None:
     if pid == 0:
         os.environ.update(FIGURES=figures, TERM="xterm-256color", COLORTERM="truecolor")
         os.execv(sys.executable, [sys.executable, "-m", "tests.tui.measure", "child"])
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", SIZE[1], SIZE[0], 0, 0))
     try:
         _until(terminal, b"begin")
         began = time.monotonic()
@@ -141,6 +165,10 @@ def parent(figures: str) -> None:
         print(f"all {JOBS:,} jobs {time.monotonic() - began:.2f} s after")
         _drain(terminal, 4.0)
         _tell("quiet", terminal, pid, figures)
+        for view in "023456781":
+            os.write(terminal, view.encode())
+            _drain(terminal, 3.0)
+            print(f"quiet: view {view}: {_drain(terminal, 5.0) / 5_000:.1f} kB/s to the terminal")
         open(f"{figures}.busy", "w").close()
         _drain(terminal, 2.0)
         _tell(f"{ROWS_A_SECOND} rows/s", terminal, pid, figures)

@@ -385,3 +385,30 @@ async def test_closed_view_takes_no_keys() -> None:
             burst(screen, "enter", "o", "w", "escape", "2", "enter", "escape", "1", "j")
         await until(pilot, lambda: screen.model.jobs.index == 5)
         assert screen.view.NAME == "queue"
+
+
+def test_updates_wait_for_keys_but_not_for_ever() -> None:
+    screen = Screen()
+    screen._taken_at, screen._woken_at, screen.key_at, screen._update_took_s = 90.0, 100.0, 90.0, 0.0
+    assert screen._wait_s(100.0) <= 0, "the first change after a pause is shown at once"
+    screen._taken_at, screen._update_took_s = 100.0, 0.01
+    assert screen._wait_s(100.0) == pytest.approx(0.2), "an update of 10 ms at most five times a second"
+    screen._taken_at, screen.key_at = 99.0, 100.0
+    assert 0 < screen._wait_s(100.05) <= 0.1, "a key came 50 ms before"
+    screen.key_at = 100.4
+    assert screen._wait_s(100.4) <= 0, "the change has waited for 0.4 s"
+
+
+async def test_only_rows_that_have_changed_are_compared_and_shown() -> None:
+    screen = Screen()
+    async with screen.run_test(size=(120, 24)) as pilot:
+        await settled(pilot)
+        table = screen.queue_view.table
+        table.sync_rows()
+        assert table._lines_with_other_rows() == []
+        shown = screen.model.jobs[2]
+        screen.recording.put(Changes(LIVE, jobs=(replace(shown, name="renamed"),)))
+        await until(pilot, lambda: "renamed" in screen.text())
+        assert "renamed" in screen.text().split("\n")[2 + 1 + 2]
+        await press(pilot, "j", "space")
+        assert table._lines_with_other_rows() == [1, 2, 3]

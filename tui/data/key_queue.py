@@ -48,6 +48,7 @@ class OrderedKeysApp(AppInterface):
         self._typed: deque[events.Key] = deque()
         self._handling: events.Key | None = None
         self._waiting_since: float | None = None
+        self.key_at = 0.0
 
     @property
     def busy(self) -> bool:
@@ -63,6 +64,7 @@ class OrderedKeysApp(AppInterface):
         if not isinstance(event, events.Key) or event.is_forwarded:
             await super().on_event(event)
             return
+        self.key_at = time.monotonic()
         self._typed.append(event)
         if self._handling is None and self._waiting_since is None:
             await self._next_key()

@@ -32,6 +32,7 @@ class ListView(View, Generic[Key, Row]):
             on_move=self.moved,
             on_empty=self.empty,
             tint=self.tint,
+            besides=self.besides,
         )
 
     def columns(self) -> Sequence[ListColumn[Row]]:
@@ -40,6 +41,10 @@ class ListView(View, Generic[Key, Row]):
     def tint(self, row: Row) -> str:  # noqa: ARG002 - most lists have rows of one background
         """Return the name of the style with the background of a row; empty for the usual background."""
         return ""
+
+    def besides(self, row: Row) -> object:  # noqa: ARG002 - the cells of most lists depend only on the row
+        """Return the data outside of the row on which the cells of the row depend."""
+        return None
 
     def empty(self) -> Sequence[Piece]:
         """Return the text for a list without shown rows."""

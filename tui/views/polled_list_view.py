@@ -80,7 +80,6 @@ class PolledListView(ListView[str, Row], Generic[Row, Answer]):
             self._wrong, self._answered_once = "", True
             self.listing.replace(self.rows_of(answer))
         self.table.sync()
-        self.table.refresh()
         self.moved()
         if self._again:
             self.ask()

@@ -126,6 +126,9 @@ class QueueView(ListView[int, JobView]):
             return ""
         return "failed-row" if job.state is JobState.FAILED else "late-row" if job.waits_long else ""
 
+    def besides(self, job: JobView) -> object:
+        return self.folding.row(job.id)
+
     def _label(self, job: JobView) -> str:
         folded = self.folding.row(job.id)
         return job.label if folded is None else folded.label
@@ -212,8 +215,11 @@ class QueueView(ListView[int, JobView]):
 
     def changed(self, changes: Changes) -> None:
         """Repaint the rows that have changed. If no row has changed, update only the shown times."""
-        if changes.jobs or changes.fresh:
+        if changes.fresh:
             self.table.sync()
+        elif changes.jobs:
+            self.table.sync_rows()
+        if changes.jobs or changes.fresh:
             self.peek.update()
         if changes.fresh:
             self._ask_places()

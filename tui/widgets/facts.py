@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
+
+from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
 from tui.app_interface import app_of
 from tui.look.styled_lines import Piece
+
+
+def refresh_lines(widget: Widget, before: list[list[Piece]], after: list[list[Piece]]) -> None:
+    """Repaint the lines of a widget whose texts have changed."""
+    changed = [
+        Region(0, y, widget.size.width, 1)
+        for y, (old, new) in enumerate(zip_longest(before, after))
+        if old != new and y < widget.size.height
+    ]
+    if changed:
+        widget.refresh(*changed)
 
 
 class Facts(Widget):
@@ -21,8 +35,8 @@ class Facts(Widget):
     def update(self, lines: list[list[Piece]]) -> None:
         if len(lines) != len(self._lines):
             self.styles.height = len(lines)
-        self._lines = lines
-        self.refresh()
+        before, self._lines = self._lines, lines
+        refresh_lines(self, before, lines)
 
     def render_line(self, y: int) -> Strip:
         pieces = self._lines[y] if y < len(self._lines) else []

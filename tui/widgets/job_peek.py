@@ -13,6 +13,7 @@ from tui.app_interface import app_of
 from tui.data.request_workers import Failure
 from tui.job.facts import job_facts
 from tui.look.styled_lines import Piece
+from tui.widgets.facts import refresh_lines
 from wire.api.jobs import JobDetail, JobView
 
 REST_S: Final = 0.3
@@ -75,8 +76,7 @@ class JobPeek(Widget):
             self._lines = [[], *job_facts(job, self._detail, model, self.size.width - 2)]
             if place is not None and job.id in model.waiting:
                 self._lines.append([(f" place {place.place:,} in the queue", "muted")])
-        if self._lines != before:
-            self.refresh()
+        refresh_lines(self, before, self._lines)
 
     def on_resize(self) -> None:
         self._draw()

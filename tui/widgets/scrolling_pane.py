@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
@@ -85,12 +87,12 @@ class Pane(Widget, can_focus=True):
 
     # -- painting -----------------------------------------------------------------------
 
-    def refresh_changed(self) -> None:
+    def refresh_changed(self, lines: Iterable[int] | None = None) -> None:
         """Repaint only the changed part of each line, such as a run time, so that few bytes are sent to the
-        terminal over a slow connection.
+        terminal over a slow connection. Compare only the lines `lines`, or all lines if it is None.
         """
         changed = []
-        for y in range(self.size.height):
+        for y in range(self.size.height) if lines is None else lines:
             line, painted = self._window_line(y), self._painted.get(y)
             if line != painted:
                 left, width = _changed_part(painted, line, self.size.width)
@@ -117,10 +119,14 @@ class Pane(Widget, can_focus=True):
         strip = self.paint_line(index, inner) if index < self.total else Strip.blank(inner)
         return Strip([*strip, self._bar(y - self.HEAD)], width) if scrolls else strip
 
-    def _bar(self, y: int) -> Segment:
+    def _thumb(self) -> range:
+        """Return the lines below the head on which the scroll bar shows the visible part."""
         size = max(1, self.page * self.page // self.total)
         start = (self.page - size) * self.top // max(1, self.total - self.page)
-        thumb = start <= y < start + size
+        return range(start, start + size)
+
+    def _bar(self, y: int) -> Segment:
+        thumb = y in self._thumb()
         return Segment("▐" if thumb else " ", app_of(self).paint.style("muted" if thumb else "text"))
 
 

@@ -36,6 +36,7 @@ class ListTable(Pane, Generic[Key, Row]):
         on_move: Callable[[], None],
         on_empty: Callable[[], Sequence[Piece]] = tuple,
         tint: Callable[[Row], str] = lambda _: "",
+        besides: Callable[[Row], object] = lambda _: None,
         id: str | None = None,
     ) -> None:
         super().__init__(id=id)
@@ -46,6 +47,10 @@ class ListTable(Pane, Generic[Key, Row]):
         """A function that returns the name of the style with the background of a row; empty for the usual
         background.
         """
+        self._besides = besides
+        """A function that returns the data outside of a row on which the cells of the row depend."""
+        self._compared: dict[int, tuple[Row | None, tuple[object, ...]]] = {}
+        """By line of the screen: the row that was there at the last call of `sync_rows`, and its state."""
         self._fitted: list[tuple[ListColumn[Row], int]] = []
         self._fitted_for = -1
         self._offset = 0
@@ -75,11 +80,40 @@ class ListTable(Pane, Generic[Key, Row]):
 
     def sync(self) -> None:
         """Repaint the lines that have changed. The row under the cursor stays on its line of the screen."""
+        self._keep_cursor_line()
+        self.refresh_changed()
+
+    def sync_rows(self) -> None:
+        """Like `sync`, but do not compare lines with the same row as at the last call, so that many updates
+        per second need little time. Such a line may still show an earlier time of the clock.
+        """
+        self._keep_cursor_line()
+        self.refresh_changed(self._lines_with_other_rows() if self.total else None)
+
+    def _lines_with_other_rows(self) -> list[int]:
+        """Return the lines of the screen whose row, mark, cursor or scroll bar is not the same as at the last
+        call.
+        """
+        changed, thumb = [], self._thumb() if self.total > self.page else range(0)
+        for y in range(self.HEAD, self.size.height):
+            index = self.top + y - self.HEAD
+            row: Row | None = None
+            state: tuple[object, ...] = (y - self.HEAD in thumb,)
+            if index < self.total:
+                key = self.listing.key_at(index)
+                row, here = self.listing.rows[key], index == self.listing.index
+                state += (self._besides(row), here, key in self.listing.marks)
+            before = self._compared.get(y)
+            if before is None or before[0] is not row or before[1] != state:
+                changed.append(y)
+                self._compared[y] = row, state
+        return changed
+
+    def _keep_cursor_line(self) -> None:
         if self._anchor is not None and self._anchor == self.listing.cursor:
             self.top = self.listing.index - self._offset
         self.top = max(0, min(self.top, self.total - self.page))
         self._reveal()
-        self.refresh_changed()
 
     def _reveal(self) -> None:
         index = self.listing.index

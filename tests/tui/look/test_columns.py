@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 from rich.segment import Segment
 from textual.strip import Strip
 
 from tui.data.lists.cluster_lists import job_listing
 from tui.look import cells, theme
+from tui.look.changed_cells import ChangedCells
 from tui.look.columns import GUTTER, fit_columns
 from tui.look.styled_lines import Paint, bar, both_ends, fit, length, span
 from tui.views.queue import QueueView
@@ -87,3 +91,11 @@ def test_only_the_changed_part_of_a_line_is_repainted() -> None:
     assert _changed_part(before, line("name   ", "1m02s", "  low "), 18) == (12, 6)
     assert _changed_part(None, before, 18) == (0, 18)
     assert _changed_part(line("日本 ", "a"), line("日本 ", "b"), 6) == (5, 1)
+
+
+def test_update_sends_only_the_cells_between_its_ends() -> None:
+    line = Strip([Segment("name   "), Segment("1m02s"), Segment("  high")])
+    update = ChangedCells([{0: line, 18: Strip([Segment("peek")])}], [(0, 7, 12), (0, 17, 20)], [[18, 22]])
+    sent = update.render_segments(Console(force_terminal=True))
+    assert re.split(r"(?:\x1b\[[^HmA-Z]*[Hm])+", sent) == ["", "1m02s", "h", "pe"]
+    assert re.findall(r"\x1b\[(\d+;\d+)H", sent) == ["1;8", "1;18", "1;19"]
