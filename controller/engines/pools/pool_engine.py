@@ -71,7 +71,13 @@ class PoolEngine(ExecutionEngine):
         for machine in self.fleet.compare(listing, began, self.scope.now()):
             await self.fleet.save(machine)
         self.looks += 1
-        nodes = [self._node(each) for each in self.fleet.live if each.running and not each.record.ending]
+        # A machine that has joined stays a node until its record says that it ends, because the pool can be
+        # wrong.
+        nodes = [
+            self._node(each)
+            for each in self.fleet.live
+            if not each.record.ending and (each.running or each.record.joined_at is not None)
+        ]
         foreign = [
             ForeignNode(each.ref, NodeFacts(0, 0), temporary=True, pilot=True)
             for each in self.fleet.foreign.values()
