@@ -76,8 +76,8 @@ class Conditions:
         return rows
 
     def is_news(self, event: GpuHealthRecorded) -> bool:
-        """Return whether the health of a GPU differs from the health recorded by earlier calls. PROBING is
-        not recorded.
+        """Return whether the health of a GPU differs from the health recorded by earlier calls, or the GPU
+        stays in service in spite of a fault. PROBING is not recorded.
         """
         key = event.node, event.uuid
         before = self._gpu_health.get(key, GpuHealth.OK)
@@ -85,7 +85,7 @@ class Conditions:
             self._gpu_health.pop(key, None)
         elif event.health is not GpuHealth.PROBING:
             self._gpu_health[key] = event.health
-        return event.health is not before
+        return event.health is not before or bool(event.health is GpuHealth.OK and event.why)
 
     def pass_took(self, seconds: float, limit_s: float, now: float) -> None:
         """Record how long a scheduling cycle took. If the cycle took too long, the next commit contains a

@@ -280,13 +280,23 @@ def _dependency(event: DependencyDecided, state: State) -> Iterator[Notice]:
 
 
 def _gpu(event: GpuHealthRecorded, state: State) -> Iterator[Notice]:
-    if event.health in (GpuHealth.OK, GpuHealth.PROBING):
+    if event.health is GpuHealth.PROBING or (event.health is GpuHealth.OK and not event.why):
         return
     node = state.nodes.get(event.node)
     known = {each.uuid: each.number for each in node.facts.gpus} if node is not None else {}
     gpu = f"{event.node}:{known.get(event.uuid, event.uuid)}"
     why = f": {printable(event.why)}" if event.why else ""
     needs = f" It needs: {printable(event.needs)}." if event.needs else ""
+    if event.health is GpuHealth.OK:
+        yield Notice(
+            "gpu.out",
+            event.at,
+            f"GPU {gpu} has a fault and stays in service",
+            f"GPU {gpu} has a fault{why}.",
+            f"See its health: corral gpus. Take it out of service: corral nodes cordon {gpu}",
+            node=event.node,
+        )
+        return
     yield Notice(
         "gpu.out",
         event.at,

@@ -413,7 +413,8 @@ def gpu_health_policy_of(config: Config) -> GpuHealthPolicy:
     actions = {kind: HealthAction(getattr(rules, kind.value)) for kind in READING_ACTIONS}
     limits = ReadingLimits(rules.corrected_per_hour, rules.slowdown_s, rules.memory_s)
     return GpuHealthPolicy(
-        section.check_s, section.check_most_s, section.checks, xids, actions, limits, tuple(section.reset)
+        *(section.check_s, section.check_most_s, section.checks, xids, actions, limits),
+        *(tuple(section.reset), section.most_out),
     )
 
 

@@ -117,6 +117,7 @@ class GpusSection(Section):
     check_s: float = Field(30.0, gt=0, le=86_400)
     check_most_s: float = Field(3_600.0, gt=0, le=604_800)
     checks: int = Field(3, ge=1, le=100)
+    most_out: float = Field(0.25, gt=0, le=1)
     reset: list[str] = ["nvidia-smi", "--gpu-reset", "-i"]
     idle_after_s: float = Field(1_800.0, ge=0, le=31_536_000)
     idle: Literal["flag", "requeue", "cancel"] = "flag"

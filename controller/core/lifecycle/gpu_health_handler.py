@@ -23,11 +23,15 @@ from wire.text import counted
 _RECORDED_FOR_JOBS = (TroubleKind.XID, TroubleKind.LOST, TroubleKind.ECC_UNCORRECTED)
 """The GPU faults that can make a job on the GPU fail. These faults are recorded for the jobs on the GPU."""
 
+_LIMITED = frozenset((TroubleKind.XID, *gpu_health.READING_ACTIONS))
+"""The GPU faults that take only a part of the GPUs out of service at the same time (`most_out`)."""
+
 
 class GpuHealthHandler:
     """Handles reports and commands about the health of GPUs.
 
-    1. An agent reports a fault (`on_fault`). The policy decides if the GPU goes out of service. A fault that
+    1. An agent reports a fault (`on_fault`). The policy decides if the GPU goes out of service. The GPU stays
+       in service if too many GPUs of its model are out of service (`GpuHealthPolicy.most_out`). A fault that
        can make jobs fail is stored with the jobs on the GPU. If such a job fails, the fault is shown as the
        reason.
     2. Some seconds after a GPU went out of service, the agent is ordered to check the GPU. After enough
@@ -80,6 +84,11 @@ class GpuHealthHandler:
             new = gpu_health.occupy(old, why, now, self._policy)
         else:
             new = gpu_health.after_fault(old, action, why, now, self._policy)
+            # The limit does not keep GPUs in service that certainly cannot run jobs: lost GPUs, and GPUs
+            # whose driver does not answer.
+            limited = given.kind in _LIMITED and old.ok and new.health is not GpuHealth.LOST
+            if limited and (limit := self._limit_reached(gpu)):
+                new = gpu_health.left_in_service(old, f"{why}; it stays in service, because {limit}", now)
         self._change(node, gpu, old, new, now)
         return DONE
 
@@ -185,6 +194,26 @@ class GpuHealthHandler:
         return DONE
 
     # --- helpers for reports and commands ---
+
+    def _limit_reached(self, gpu: GpuFacts) -> str:
+        """Return a text if so many GPUs of the model of `gpu` are out of service that the controller takes no
+        further one out; otherwise an empty text. GPUs that an operator has cordoned do not count as out.
+
+        A rule that is too strict, or an error in a driver, reports many GPUs as faulty at the same time.
+        Without the limit, no GPU would be left for jobs.
+        """
+        if self._policy.most_out >= 1:
+            return ""
+        alike = [
+            node.condition(each)
+            for node in self._state.nodes
+            for each in node.facts.gpus
+            if each.model == gpu.model
+        ]
+        out = sum(not each.ok and each.needs != "resume" for each in alike)
+        if out < max(1, int(self._policy.most_out * len(alike))):
+            return ""
+        return f"{out} of {counted(len(alike), 'GPU')} of this model are out of service ([gpus] most_out)"
 
     def _find(self, name: str, uuid: str) -> tuple[Node | None, GpuFacts | None]:
         node = self._state.nodes.get(name)

@@ -116,6 +116,10 @@ class GpuHealthPolicy:
     limits: ReadingLimits = ReadingLimits()
     reset: tuple[str, ...] = ()
     """The command that resets a GPU; the UUID of the GPU is appended. If it is empty, agents reset no GPU."""
+    most_out: float = 1.0
+    """A fault takes no further GPU out of service while at least this fraction of the GPUs of its model is
+    out of service. One GPU of each model may always go out of service.
+    """
 
     def action(self, xid: int) -> tuple[HealthAction, str]:
         """Return the action for an Xid (an error number of the NVIDIA driver), and the meaning of the Xid in
@@ -180,6 +184,13 @@ def after_fault(
     ):
         return old
     return _fallen(old, health, why, needs, now, policy)
+
+
+def left_in_service(old: GpuCondition, why: str, now: float) -> GpuCondition:
+    """Return the condition of an OK GPU that stays in service in spite of a fault, because too many GPUs of
+    its model are out of service. `why` describes the fault and the reason.
+    """
+    return old if old.why == why else replace(old, why=why, since=now)
 
 
 def occupy(old: GpuCondition, why: str, now: float, policy: GpuHealthPolicy) -> GpuCondition:

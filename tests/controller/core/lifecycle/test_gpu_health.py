@@ -581,3 +581,32 @@ def test_no_resets_are_ordered_when_they_are_off() -> None:
     harness = OneNodeHarness()
     harness.xid(0, 119)
     assert not any(isinstance(sent.frame, ResetGpu) for sent in harness.sent)
+
+
+def test_faults_take_a_quarter_of_the_gpus_of_a_model_out_of_service_at_most() -> None:
+    harness = EngineHarness(replace(PIPELINE, health_policy=replace(CARE, most_out=0.25)))
+    for name in ("n", "m"):
+        harness.join(name, gpus=4)
+
+    def report(number: int, code: int = 48) -> GpuCondition:
+        node = harness.state.nodes.by_name["nm"[number // 4]]
+        gpu = node.facts.gpus[number % 4]
+        harness.tell(agent_inputs.GpuTroubled(node.name, gpu.uuid, TroubleKind.XID, xid=code))
+        return node.condition(gpu)
+
+    harness.tell(node_inputs.CordonGpu("m", 3, "ann", "repair"))
+    assert [report(number).health for number in range(2)] == [CORDONED, CORDONED]
+    kept = report(2)
+    assert (kept.health, kept.needs) == (OK, "")
+    assert kept.why.endswith(
+        "it stays in service, because 2 of 8 GPUs of this model are out of service ([gpus] most_out)"
+    )
+    before = len(harness.events)
+    assert report(2) == kept
+    assert len(harness.events) == before, "the same fault is recorded once"
+    assert report(3, code=79).health is LOST
+    for _ in range(3):
+        harness.now += 100
+        for uuid in ("GPU-n-0", "GPU-n-1"):
+            harness.tell(agent_inputs.GpuChecked("n", uuid, True, ""))
+    assert report(2).health is CORDONED, "one of eight is out, besides the one that an operator cordoned"
