@@ -20,6 +20,7 @@ from controller.nodes.session import AgentChannel
 from wire.agent.job_policy import JobPolicy
 from wire.agent.orders import Start
 from wire.agent.reports import NodeFacts, Usage
+from wire.cluster.quota import Limits
 
 Ref = str
 """The name that an engine gives to a foreign job, such as the id of a container or the number of a Slurm
@@ -183,6 +184,16 @@ class ForeignLimit:
 
 
 @dataclass(frozen=True, slots=True)
+class ForeignQuota:
+    """The limits of one namespace or account of an engine, and the amounts in use there. A limit that is None
+    is not set there.
+    """
+
+    hard: Limits
+    used: Limits
+
+
+@dataclass(frozen=True, slots=True)
 class PilotAgent:
     """What the agent of a pilot node needs to know: its node's name in Corral, the settings for jobs, the
     controller's name for leases, and the controller's epoch.
@@ -252,6 +263,10 @@ class ExecutionEngine(ABC):
     async def limits(self) -> tuple[ForeignLimit, ...]:
         """Return the limits that the engine sets for Corral."""
         return ()
+
+    async def quota(self, name: str) -> ForeignQuota:
+        """Return the quota of a namespace or an account of the engine."""
+        raise EngineUnavailable("this engine has no quotas that Corral can read")
 
     async def connect(self, node: str, agent: PilotAgent) -> AgentChannel:
         """Start or find the agent on a pilot node, and open a channel to it. Raise CannotConnect if this

@@ -4,6 +4,7 @@ about them.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -18,12 +19,20 @@ from controller.core.model.inputs import node_inputs
 from controller.core.model.inputs.input import Input
 from controller.core.model.job import Job
 from controller.core.state.state import State
-from controller.engines.contract import EngineScope, EngineType, ForeignNode, PilotAgent
+from controller.engines.contract import (
+    EngineScope,
+    EngineType,
+    EngineUnavailable,
+    ForeignNode,
+    ForeignQuota,
+    PilotAgent,
+)
 from controller.engines.driver.driver import EngineDriver
 from controller.engines.driver.driver_rules import DriverRules, Journal
 from controller.engines.driver.foreign_nodes import ForeignNodes, NodeActions
 from controller.engines.driver.record_files import RecordFiles, live_records
 from controller.engines.engine_links import DelegateLink, PilotLink
+from controller.engines.foreign_quotas import ForeignQuotas
 from controller.engines.pools.keeper import PoolNodes
 from controller.engines.pools.pool_driver import PoolDriver
 from controller.engines.pools.pool_engine import PoolEngine, live_machines
@@ -32,7 +41,8 @@ from controller.engines.tags import prefix_of
 from controller.nodes.leadership import ALONE, Leadership
 from controller.nodes.link import NodeLink
 from controller.nodes.link_factory import MISSED_PINGS
-from controller.registry.engines import engine_labels, engine_taints, engine_types
+from controller.registry.engines import engine_labels, engine_taints, engine_types, quota_source
+from wire.cluster.quota import Quota
 
 log = logging.getLogger("corral.engines")
 
@@ -74,17 +84,22 @@ class Engines:
         """The drivers of the engines that are machine pools."""
         self._controller = controller
         self._links: dict[str, DelegateLink] = {}
+        self.quotas: ForeignQuotas | None = None
+        """The quotas of projects that come from an engine; None without `provider = "kubernetes"`."""
 
     def open(self) -> None:
         """Open all engines of the configuration."""
         types: Mapping[str, EngineType] = engine_types(self.config)
         for name in types:
             self._open(name, types[name])
+        self._open_quotas()
 
     async def close(self) -> None:
         """Close all engines. Foreign jobs continue."""
         for pool in self.pools.values():
             await pool.close()
+        if self.quotas is not None:
+            await self.quotas.close()
         for driver in self.drivers.values():
             await driver.close()
 
@@ -108,6 +123,10 @@ class Engines:
         for name, made in types.items():
             if name not in self.drivers:
                 self._open(name, made)
+        if quota_source(old) != quota_source(config):
+            if self.quotas is not None:
+                await self.quotas.close()
+            self._open_quotas()
 
     def waiting_reason(self, job: Job) -> str:
         """Return why the foreign job of a job waits, such as `slurm:gpu: QOSGrpGRES`; empty if it does not
@@ -115,6 +134,29 @@ class Engines:
         """
         found = (each.attempts.waiting_reason(job.id, job.attempt) for each in self.drivers.values())
         return next((reason for reason in found if reason), "")
+
+    def _open_quotas(self) -> None:
+        source, controller = quota_source(self.config), self._controller
+        self.quotas = None
+        if source is None:
+            return
+
+        async def read(namespace: str) -> ForeignQuota:
+            driver = self.drivers.get(source.engine)
+            if driver is None:
+                raise EngineUnavailable(f"scheduler.toml has no table [engines.{source.engine}]")
+            async with asyncio.timeout(driver.rules.timeout_s):
+                return await driver.engine.quota(namespace)
+
+        self.quotas = ForeignQuotas(
+            source,
+            read,
+            lambda project: controller.state().quotas.edits.get(("project", project), Quota()),
+            controller.ask,
+            controller.may_act,
+            controller.now,
+        )
+        self.quotas.open()
 
     def _open(self, name: str, made: EngineType) -> None:
         section, controller = self.config.engines[name], self._controller

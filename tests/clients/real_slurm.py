@@ -51,7 +51,7 @@ class RealSlurm:
         self.enforced = enforced
         self.first_job = first_job
         self.partitions = partitions
-        self.ports = _free_ports(5)
+        self.ports = free_ports(5)
         self._children: list[subprocess.Popen[bytes]] = []
 
     @property
@@ -219,7 +219,7 @@ class RealSlurm:
             time.sleep(0.05)
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     sockets = [socket.socket() for _ in range(count)]
     try:
         for each in sockets:

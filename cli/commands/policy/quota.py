@@ -103,6 +103,12 @@ def change(
     return _print_view(Client().set_quota(scope_of(scope), name, quota_of(words)), output)
 
 
+@app.command(epilog=examples("corral quota sync project vision"))
+def sync(scope: Scope, name: Name, output: Output = Format.TABLE) -> int:
+    """Read the limits of a project again from the execution engine that sets them, and apply them."""
+    return _print_view(Client().sync_quota(scope_of(scope), name), output)
+
+
 @app.command(epilog=examples("corral quota unset user ada"))
 def unset(scope: Scope, name: Name, output: Output = Format.TABLE) -> int:
     """Remove all limits that 'corral quota set' has set. The limits of the configuration then apply again."""
@@ -151,6 +157,7 @@ def scope_of(word: str) -> str:
 
 def _print_view(view: QuotaView, output: Format) -> int:
     sentence = f"quota of {view.scope} {printable(view.name)}: {limits_text(view.quota) or 'none'}"
+    sentence += f" ({printable(view.source)})" if view.source else ""
     quota_table().show_changed(output, view, sentence)
     return 0
 
@@ -187,7 +194,7 @@ def quota_table() -> Table[QuotaView]:
                 lambda view: limits_text(Quota(soft=view.quota.soft, borrow=view.quota.borrow)),
                 rank=8,
             ),
-            Column("SET", lambda view: "yes" if view.edited else "", rank=9),
+            Column("SET", lambda view: view.source or ("yes" if view.edited else ""), rank=9),
         ],
         lambda view: f"{view.scope}/{view.name}",
         kind=QuotaView,

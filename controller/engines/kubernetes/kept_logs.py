@@ -12,7 +12,7 @@ from controller.engines.contract import EngineUnavailable
 
 MOST_BYTES = 64 * 1024 * 1024
 """The most bytes that are kept of one output."""
-OPEN_S = 5.0
+OPEN_S = 1.0
 """The most seconds for which a deletion waits until the output is being read."""
 
 
@@ -35,7 +35,9 @@ class KeptLogs:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     async def keep(self, ref: str) -> None:
-        """Begin to store the output of a Pod. Return when the first byte has arrived, or after OPEN_S."""
+        """Begin to store the output of a Pod. Return when the answer has begun, or after OPEN_S, because a
+        node may answer only with the first byte.
+        """
         if self.has(ref):
             return
         opened = asyncio.Event()

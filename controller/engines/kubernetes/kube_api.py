@@ -141,10 +141,11 @@ class KubeApi:
             yield event
 
     async def stream(self, path: str, query: Mapping[str, str]) -> AsyncIterator[bytes]:
-        """Yield the bytes of an answer as they arrive."""
+        """Yield an empty text when the server begins to answer, and then the bytes as they arrive."""
         async with self._request("GET", path, query, unlimited=True) as answer:
             if answer.status >= 400:
                 raise _refusal(answer.status, await answer.read())
+            yield b""
             try:
                 async for piece in answer.content.iter_any():
                     yield piece

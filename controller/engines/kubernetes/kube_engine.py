@@ -17,6 +17,7 @@ from controller.engines.contract import (
     ExecutionEngine,
     ForeignLimit,
     ForeignNode,
+    ForeignQuota,
     Outcome,
     Ref,
     Seen,
@@ -49,6 +50,7 @@ from controller.engines.kubernetes.pod_request import (
 )
 from controller.engines.kubernetes.pod_state import foreign_job, outcome_of, pod_ref
 from controller.engines.kubernetes.quantities import PodResources, quantity
+from controller.engines.kubernetes.resource_quotas import quota_of
 from controller.engines.kubernetes.watched_list import WatchedList
 
 if TYPE_CHECKING:
@@ -218,7 +220,8 @@ class KubernetesEngine(ExecutionEngine):
             return  # because Kubernetes gives stdout and stderr as one text
         source = self._kept.read(ref) if self._kept.has(ref) else self._output(ref, follow=follow)
         async for piece in source:
-            yield piece
+            if piece:
+                yield piece
 
     async def _output(self, ref: Ref, *, follow: bool) -> AsyncIterator[bytes]:
         """Yield the output of a Pod from the API server. With `follow`, wait until its container starts."""
@@ -257,6 +260,14 @@ class KubernetesEngine(ExecutionEngine):
             for each in found
             for name, hard in sorted(((each.get("status") or {}).get("hard") or {}).items())
         )
+
+    async def quota(self, name: str) -> ForeignQuota:
+        """Return the quota of a namespace."""
+        try:
+            found, _ = await self._api.list_all(f"/api/v1/namespaces/{name}/resourcequotas", {})
+        except KubeRefusal as refusal:
+            raise EngineUnavailable(refusal.problem) from None
+        return quota_of(found, self._options.gpu_resource)
 
     def script(self, task: Task, tag: str) -> str:
         """Return the Pod that ask() creates. The user of the Pod is left out if the option run_as is "user",

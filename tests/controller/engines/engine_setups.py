@@ -22,10 +22,13 @@ from controller.engines.batch_systems.engine_types import SlurmEngineType
 from controller.engines.containers.container_engine import ContainerEngineType
 from controller.engines.contract import EngineScope, ExecutionEngine
 from controller.engines.corral.corral_engine import CorralEngineType
+from controller.engines.kubernetes.kube_options import KubernetesEngineType
 from controller.engines.tags import prefix_of
 from tests.agent import images
 from tests.agent.agent_process import eventually
 from tests.agent.dockerd import docker_daemon
+from tests.clients import real_kubernetes
+from tests.clients.real_kubernetes import RealKubernetes
 from tests.clients.real_slurm import RealSlurm, missing
 from tests.controller.engines.fake_engine import STORE
 from tests.systems import System, system
@@ -38,6 +41,8 @@ class EngineSetup(ABC):
 
     image = ""
     """The image of jobs, for engines that need one."""
+    merged_output = False
+    """True if the engine gives stdout and stderr as one text."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -162,6 +167,40 @@ class SlurmSetup(EngineSetup):
         os.environ.pop("SLURM_CONF", None)
 
 
+class KubernetesSetup(EngineSetup):
+    """A real Kubernetes with one node, one for all tests of the process. The engine has only the rights in
+    deploy/kubernetes.
+    """
+
+    image = "tools"
+    merged_output = True
+    _cluster: RealKubernetes | None = None
+
+    async def begin(self) -> None:
+        if real_kubernetes.missing():
+            pytest.skip(real_kubernetes.missing())
+        await asyncio.to_thread(self._running)
+
+    @classmethod
+    def _running(cls) -> RealKubernetes:
+        if KubernetesSetup._cluster is None:
+            place = Path(tempfile.mkdtemp(prefix="corral-kube-"))
+            KubernetesSetup._cluster = made = RealKubernetes(place)
+            atexit.register(lambda: (made.end(), shutil.rmtree(place, ignore_errors=True)))
+            made.start()
+            made.add_node("n1")
+        return KubernetesSetup._cluster
+
+    def engine(self) -> ExecutionEngine:
+        account = str(self._running().account_kubeconfig())
+        return KubernetesEngineType(account, run_as="65534:65534").connect(self.scope)
+
+    async def end(self) -> None:
+        """Wait until there is no Pod, because the next test uses the same tags."""
+        while self._cluster is not None and await asyncio.to_thread(self._cluster.pods):
+            await asyncio.sleep(0.1)
+
+
 class CorralSetup(EngineSetup):
     """Another Corral: a real controller with a real agent, whose jobs are real processes."""
 
@@ -186,6 +225,7 @@ ENGINE_SETUPS: dict[str, type[EngineSetup]] = {
     "process": ProcessSetup,
     "corral": CorralSetup,
     "docker": DockerSetup,
+    "kubernetes": KubernetesSetup,
     "podman": PodmanSetup,
     "slurm": SlurmSetup,
 }

@@ -1,4 +1,4 @@
-"""A Slurm engine that kills its controller once, at a chosen step. Tests name this file as a plugin file."""
+"""Engines that kill their controller once, at a chosen step. Tests name this file as a plugin file."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from controller.engines.batch_systems.batch_engine import BatchEngine
 from controller.engines.batch_systems.engine_types import SlurmEngineType
 from controller.engines.contract import EngineScope, ExecutionEngine, Outcome, Ref, Seen, Task
+from controller.engines.kubernetes.kube_options import KubernetesEngineType
 
 STEPS = (
     "before ask",
@@ -28,13 +28,12 @@ END_STEPS = ("before end", "after end")
 
 
 class KillingEngine(ExecutionEngine):
-    """Passes all calls to the engine of Slurm, and kills this process at the step `step` if the file `once`
+    """Passes all calls to another engine, and kills this process at the step `step` if the file `once`
     does not exist yet.
     """
 
-    caps = BatchEngine.caps
-
-    def __init__(self, inner: BatchEngine, step: str, once: Path) -> None:
+    def __init__(self, inner: ExecutionEngine, step: str, once: Path) -> None:
+        self.caps = inner.caps  # type: ignore[misc]
         self._inner = inner
         self._step = step
         self._once = once
@@ -98,4 +97,20 @@ class KillingSlurm:
 
     def connect(self, scope: EngineScope) -> Any:
         kind = SlurmEngineType(partitions=("gpu",), records=self.records, qos=self.qos)
+        return KillingEngine(kind.connect(scope), self.step, Path(self.once))
+
+
+@dataclass(frozen=True, slots=True)
+class KillingKubernetes:
+    """Like KillingSlurm, for the engine of Kubernetes with these options."""
+
+    name: ClassVar[str] = "killing-kubernetes"
+
+    kubeconfig: str = ""
+    place: str = "node"
+    step: str = ""
+    once: str = ""
+
+    def connect(self, scope: EngineScope) -> Any:
+        kind = KubernetesEngineType(self.kubeconfig, place=self.place, image="tools", run_as="65534:65534")
         return KillingEngine(kind.connect(scope), self.step, Path(self.once))

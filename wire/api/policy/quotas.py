@@ -38,6 +38,11 @@ class QuotaView:
     limit.
     """
 
+    source: str = ""
+    """Where the limits come from if an execution engine sets them, how old they are, and how the amounts in
+    use differ there; empty if no engine sets them.
+    """
+
     def counted(self, field: str) -> float:
         """Return the amount that is compared with the limit `field` of Limits, such as `gpus`."""
         used: float = getattr(self.used, field) or 0

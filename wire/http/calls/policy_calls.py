@@ -57,6 +57,10 @@ class PolicyCalls(ApiCalls):
     def set_quota(self, scope: str, name: str, quota: Quota) -> QuotaView:
         return self._post(QuotaView, f"/v1/quotas/{quoted(scope)}/{quoted(name)}/set", QuotaChange(quota))
 
+    def sync_quota(self, scope: str, name: str) -> QuotaView:
+        """Let the controller read the limits of a project from the execution engine that sets them."""
+        return self._post(QuotaView, f"/v1/quotas/{quoted(scope)}/{quoted(name)}/sync")
+
     def unset_quota(self, scope: str, name: str) -> QuotaView:
         """Remove the limits of a user, project or queue that `set_quota` has set. The limits in the
         configuration apply again.

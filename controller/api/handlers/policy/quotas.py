@@ -93,6 +93,25 @@ async def sync(call: Call) -> QuotaSync:
     return QuotaSync(provider, quotas, call.daemon.seq)
 
 
+async def sync_one(call: Call) -> QuotaView:
+    """Read the limits of one project from its execution engine, and apply the changed limits."""
+    scope, name = call.path["scope"], call.path["name"]
+    foreign = call.daemon.engines.quotas
+    if foreign is None or not foreign.has(scope, name):
+        message = f"no execution engine sets the quota of {scope} {name!r}"
+        raise rejected(
+            "not_found", message, "name", "namespaces of [quota] in scheduler.toml names projects."
+        )
+    await call.daemon.settled()
+    problem = await foreign.sync(name)
+    if problem:
+        message = f"the last known limits stay in force: {problem}"
+        raise rejected(
+            "node_away", message, "name", f"'corral engines test {foreign.source.engine}' tests it."
+        )
+    return _one(call, (scope, name))
+
+
 async def unset(call: Call) -> QuotaView:
     """Remove the limits that operators have set. The limits in scheduler.toml apply again."""
     scope, name = call.path["scope"], call.path["name"]
@@ -155,4 +174,7 @@ def _view(
     if standing is not None:
         budget = f"{percent(100 * standing.part)} of {standing.month}: {standing.text}"
     planned = round(unused / GPU_HOUR, 6)
-    return QuotaView(scope, name, quota, used, key in state.quotas.edits, policy, budget, planned)
+    foreign = call.daemon.engines.quotas
+    source = foreign.text(name, used) if foreign is not None and foreign.has(scope, name) else ""
+    edited = key in state.quotas.edits
+    return QuotaView(scope, name, quota, used, edited, policy, budget, planned, source)
