@@ -28,17 +28,27 @@ class Controllers:
     4. If no controller leads, wait and begin again, for at most PATIENCE_S seconds.
 
     If the user has given several addresses, requests are sent only to them. If the user has given one
-    address, a leader with another address gets a request only if the client has no token, or if both
-    addresses have the same scheme. So no token that was meant for https is sent by http.
+    address, a leader with another address gets a request only if the client has no token, or if the address
+    is https and the client has pinned a certificate authority: then no other server can get the token.
+    Without this rule, a controller that names a loopback address would make the client send its token to a
+    program on the client's own host.
 
     Example: the addresses are https://head1:7070 and https://head2:7070, and head1 has failed. A submit is
     tried at head1 (no connection), then at head2, which refuses it because no controller leads yet. Eight
     seconds later head2 leads and accepts it. The idempotency key of the submit prevents a second job.
     """
 
-    def __init__(self, urls: Sequence[str], connect: Callable[[str], Transport], *, token: bool) -> None:
+    def __init__(
+        self,
+        urls: Sequence[str],
+        connect: Callable[[str], Transport],
+        *,
+        token: bool,
+        pinned: bool = False,
+    ) -> None:
         self._connect = connect
         self._has_token = token
+        self._pinned = pinned
         self._urls = [*urls]
         self._given = len(urls)
         self._transports: dict[str, Transport] = {}
@@ -148,8 +158,8 @@ class Controllers:
         if not address or address == self._current:
             return False
         if address not in self._urls:
-            alike = address.partition(":")[0] == self._current.partition(":")[0]
-            if self._given > 1 or (self._has_token and not alike):
+            safe = not self._has_token or (address.startswith("https:") and self._pinned)
+            if self._given > 1 or not safe:
                 return False
             self._urls.append(address)
         self._current = address

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 
-from wire.http import contexts, discovery
+from wire.http import contexts, discovery, pins
 from wire.http.controllers import Controllers
 from wire.http.transport import Transport, Unreachable
 
@@ -28,10 +28,21 @@ def open_transport(
     ca = ca or os.environ.get("CORRAL_CA", "") or known.ca
     urls = [each.strip() for each in found.url.split(",") if each.strip()]
 
-    def connect(address: str) -> Transport:
-        return Transport(address, timeout_s, token, ca=ca, tried=found.tried, read_only=read_only)
+    given = urls or [found.url]
+    try:
+        pin_of = {each: "" if ca else pins.pinned(each) for each in given}
+    except pins.PinsUnreadable as unreadable:
+        hint = "Remove the file, and pin the controllers again: corral config trust URL"
+        raise Unreachable(found.url, str(unreadable), hint) from None
+    only = next(iter(pin_of.values())) if len(pin_of) == 1 else ""
 
-    return Controllers(urls or [found.url], connect, token=bool(token))
+    def connect(address: str) -> Transport:
+        # The address of a leader that a controller has named has no pin of its own. It is trusted only with
+        # the authority that is pinned for the given address.
+        pin = pin_of.get(address, only if address.startswith("https:") else "")
+        return Transport(address, timeout_s, token, ca=ca, pin=pin, tried=found.tried, read_only=read_only)
+
+    return Controllers(given, connect, token=bool(token), pinned=bool(ca or only))
 
 
 def _token_in(file: str, url: str) -> str:

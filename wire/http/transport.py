@@ -74,12 +74,14 @@ class Transport:
         token: str,
         *,
         ca: str = "",
+        pin: str = "",
         tried: Sequence[str] = (),
         read_only: bool = False,
     ) -> None:
         self.url = url
         self._address = _address(url)
-        self._secure = _secure(url, ca) if url.startswith("https:") else None
+        self._secure = _secure(url, ca, pin) if url.startswith("https:") else None
+        self._pinned = bool(pin) and not ca
         self._tried = tried
         self._timeout_s = timeout_s
         self._headers = {
@@ -248,7 +250,7 @@ class Transport:
         self, error: Exception, connected: bool, timeout_s: float, *, unsure: bool
     ) -> Unreachable:
         if not connected:
-            why, hint = _connection_error(error)
+            why, hint = _connection_error(error, self.url, pinned=self._pinned)
             if self._tried:
                 # The user has set no URL, so list the addresses at which the client looked for a controller.
                 hint = "\n".join([hint, "Looked for a controller in this order:", *self._tried, self.url])
@@ -298,24 +300,30 @@ def _address(url: str) -> Union[str, tuple[str, int]]:
     raise Unreachable(url, "not an address", hint)
 
 
-def _secure(url: str, ca: str) -> ssl.SSLContext:
+def _secure(url: str, ca: str, pin: str = "") -> ssl.SSLContext:
     """Return TLS settings that check the certificate and the name of the server. `ca` is a file with
-    further certificate authorities to trust.
+    certificate authorities, and `pin` the PEM text of one. If there is one, it is the only one that is
+    trusted: otherwise every public authority could vouch for another server at this address.
     """
     import ssl
 
-    context = ssl.create_default_context()
+    if pin and not ca:
+        try:
+            return ssl.create_default_context(cadata=pin)
+        except ssl.SSLError as error:
+            why = f"the pinned certificate authority cannot be read ({error})"
+            raise Unreachable(url, why, "Pin it again: corral config trust URL") from None
     if ca:
         try:
-            context.load_verify_locations(os.path.expanduser(ca))
+            return ssl.create_default_context(cafile=os.path.expanduser(ca))
         except (OSError, ssl.SSLError) as error:
             why = f"the certificates of the authority in {ca} cannot be read ({error})"
             hint = "Set CORRAL_CA or 'corral config add --ca' to a PEM file."
             raise Unreachable(url, why, hint) from None
-    return context
+    return ssl.create_default_context()
 
 
-def _connection_error(error: Exception) -> tuple[str, str]:
+def _connection_error(error: Exception, url: str, *, pinned: bool) -> tuple[str, str]:
     """Return two sentences: why the connection failed, and how the user can repair the cause."""
     import ssl
 
@@ -325,7 +333,17 @@ def _connection_error(error: Exception) -> tuple[str, str]:
     if isinstance(error, ssh_tunnel.TunnelBroken):
         return str(error), "Check that 'ssh' reaches that host, and that a controller runs there."
     if isinstance(error, ssl.SSLCertVerificationError):
-        hint = "If a private authority signed the certificate, set CORRAL_CA to the authority's PEM file."
+        if pinned:
+            why = f"its certificate is not of the authority that is pinned: {error.verify_message}"
+            hint = (
+                "Another computer may answer in place of the controller. Ask an admin before you trust it: "
+                f"corral config trust {url} --replace"
+            )
+            return why, hint
+        hint = (
+            f"If the controller has an authority of its own, pin it: corral config trust {url}\n"
+            "If a private authority signed the certificate, set CORRAL_CA to the authority's PEM file."
+        )
         return f"its certificate is not accepted: {error.verify_message}", hint
     if isinstance(error, ssl.SSLError):
         return f"no TLS connection ({error.reason or error})", "If the server uses plain HTTP, write http://."

@@ -11,10 +11,11 @@ from cli.completion import jobs as known_jobs
 from cli.flags import option, switch
 from cli.jobs.selection import select_one
 from cli.jobs.wait import PAUSE_S, RetryLimit
-from cli.output.formats import Format, Output, write_data
+from cli.output.formats import Column, Format, Output, Table, write_data
 from cli.output.stderr import print_note
-from cli.output.table_columns import event_table
+from cli.output.table_columns import clock, event_table
 from cli.registry import application, examples
+from wire.api.service.access import AuditPage, AuditRecord
 from wire.api.service.cluster import EventList, EventView
 from wire.http.client import Client, Unreachable
 
@@ -27,6 +28,7 @@ app = application()
         "corral events -f             follow new events",
         "corral events --job 7        all events of one job",
         "corral events -f -o json     one event a line, for programs",
+        "corral events --audit        changes and refusals, for admins",
     )
 )
 def events(
@@ -51,10 +53,18 @@ def events(
             min=0,
         ),
     ] = None,
+    audit: Annotated[
+        bool,
+        switch(
+            "--audit", "Show the audit log instead: changes and refusals, each with its caller. Admins only."
+        ),
+    ] = False,
     output: Output = Format.TABLE,
 ) -> int:
     "Show past events of the cluster, or new events as they happen (--follow)."
     client = Client()
+    if audit:
+        return _audit(client, count, after, output)
     about = select_one(client, job).id if job else None
     seq = client.health().seq
     start = after if after is not None else 0 if about is not None else max(0, seq - count)
@@ -74,6 +84,41 @@ def events(
     for batch in _new_events(seq):
         _line([event for event in batch if about in (None, event.job)], output, heading=False)
     return 0
+
+
+def _audit(client: Client, count: int, after: int | None, output: Format) -> int:
+    """Show the entries of the audit log after number `after`, or the newest `count` entries."""
+    start = after if after is not None else max(0, client.audit(limit=1).seq - count)
+    body = client.audit(start)
+    entries = list(body.entries)
+    while entries and len(entries) < body.seq - start:
+        page = client.audit(entries[-1].seq)
+        if not page.entries:
+            break
+        entries += page.entries
+    body = AuditPage(tuple(entries), body.seq, body.head, body.broken_at)
+    audit_table().show(output, body.entries, body)
+    if body.broken_at is not None:
+        print_note(f"warning: entry {body.broken_at} does not match the entry before it: the log was changed")
+    print_note(f"entry {body.seq} has the hash {body.head}")
+    return 0
+
+
+def audit_table() -> Table[AuditRecord]:
+    return Table(
+        [
+            Column("NUMBER", lambda each: str(each.seq), right=True, rank=2),
+            Column("TIME", lambda each: clock(each.at)),
+            Column("CALLER", lambda each: each.caller, narrow=8),
+            Column("TOKEN", lambda each: each.token, rank=2),
+            Column("FROM", lambda each: each.address, rank=1),
+            Column("ACTION", lambda each: each.action, narrow=12),
+            Column("OBJECT", lambda each: each.object, narrow=8),
+            Column("OUTCOME", lambda each: each.outcome, narrow=12),
+        ],
+        lambda each: str(each.seq),
+        kind=AuditRecord,
+    )
 
 
 def _past_events(client: Client, start: int, seq: int, job: int | None) -> Iterator[EventView]:

@@ -4,18 +4,21 @@ under a name.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, replace
 from typing import Annotated
 
 import typer
 
 from cli.exit_codes import NOT_FOUND, CommandError
-from cli.flags import argument, option
+from cli.flags import argument, option, switch
+from cli.output.confirmation import confirmed
 from cli.output.formats import Column, Format, Output, Table
 from cli.output.listing import list_command
 from cli.output.stderr import print_note
 from cli.registry import examples
-from wire.http import contexts, discovery
+from wire.http import contexts, discovery, pins
+from wire.http.authority import read_authority
 from wire.http.contexts import Context, Contexts
 from wire.http.transport import Transport
 
@@ -58,6 +61,54 @@ def add(
     made = {**known.known, name: Context(url, ca, token_file)}
     contexts.save(Contexts(known.current or name, made))
     print_note(f"context {name}: {url}" + (" (in use)" if (known.current or name) == name else ""))
+    return 0
+
+
+def trust(
+    url: Annotated[str, argument("URL", "The https URL of a controller.")],
+    fingerprint: Annotated[
+        str,
+        option(
+            "--fingerprint",
+            "SHA256:…",
+            "Trust the authority only if it has this fingerprint, and do not ask. The controller logs the "
+            "fingerprint when it starts.",
+        ),
+    ] = "",
+    replace_pin: Annotated[
+        bool, switch("--replace", "Trust another authority than the one that is pinned for this address.")
+    ] = False,
+) -> int:
+    """Pin the certificate authority of a controller, as SSH pins the key of a host. From then on, only this
+    authority is trusted for the address.
+    """
+    if not url.startswith("https:"):
+        raise CommandError(f"{url} is not an https URL", "Only https addresses have certificates.")
+    Transport(url, 1.0, "").close()
+    before, pem = pins.pinned(url), read_authority(url)
+    found = pins.fingerprint(pem)
+    if before == pem:
+        print_note(f"{found} is pinned for {pins.key_of(url)} already")
+        return 0
+    if before and not replace_pin:
+        message = (
+            f"{pins.key_of(url)} has another certificate authority: {found}, "
+            f"and not {pins.fingerprint(before)}"
+        )
+        hint = "Another computer may answer in place of the controller. Ask an admin, then use --replace."
+        raise CommandError(message, hint)
+    if fingerprint and fingerprint != found:
+        raise CommandError(
+            f"the authority of {pins.key_of(url)} has the fingerprint {found}",
+            "Another computer may answer in place of the controller.",
+        )
+    if not fingerprint and not sys.stdin.isatty():
+        hint = f"Compare the fingerprint with the controller's log: --fingerprint {found}"
+        raise CommandError("this question needs a terminal", hint)
+    if not fingerprint and not confirmed(f"Trust the authority {found} for {pins.key_of(url)}?"):
+        return 1
+    pins.pin(url, pem)
+    print_note(f"{found} is pinned for {pins.key_of(url)}")
     return 0
 
 
@@ -127,6 +178,7 @@ def register(app: typer.Typer) -> None:
             "corral config add prod https://corral.example.org --ca ca.pem --token-file ~/.corral-token",
         ),
     )(add)
+    app.command("trust", epilog=examples("corral config trust https://head1:7070"))(trust)
     app.command("use", epilog=examples("corral config use prod"))(use)
     app.command("list", epilog=examples("corral config list"))(listing)
     app.command("remove", epilog=examples("corral config remove lab"))(remove)

@@ -105,6 +105,7 @@ class Who(enum.Enum):
     in the URL.
     """
 
+    PUBLIC = "every client, also without a token"
     ANYONE = "every role"
     SUBMITTER = "users, operators and admins"
     OWNER = "the job's user, operators and admins"
@@ -139,6 +140,7 @@ class Need:
 
 
 _ABILITY_OF = {
+    Who.PUBLIC: Ability.READ,
     Who.ANYONE: Ability.READ,
     Who.SUBMITTER: Ability.SUBMIT,
     Who.OWNER: Ability.CHANGE,
@@ -165,6 +167,7 @@ def admin(doing: str, *, changes: bool = True) -> Need:
     return Need(Who.ADMIN, doing, changes=changes)
 
 
+PUBLIC = Need(Who.PUBLIC, changes=False)
 ANYONE = Need(Who.ANYONE, changes=False)
 TOKENS = Need(Who.ANYONE, "create or revoke tokens", of_tokens=True)
 LIST_TOKENS = Need(Who.ANYONE, "list tokens", changes=False, of_tokens=True)
@@ -190,6 +193,9 @@ USE_SHELL = Need(Who.OPENER, "use shells")
 """The right to read from and write to a command of `corral exec`. Only the user that started the command has
 this right. The handler checks this; to any other caller it answers that the command does not exist.
 """
+
+NO_CALLER = Caller("", Role.VIEWER, read_only=True, can=frozenset({Ability.READ}), makes_tokens=False)
+"""The caller of a public route, which may have sent no token."""
 
 OPERATORS = "Operators are root, the controller's own user, and [access] operators in scheduler.toml."
 ADMINS = "Admins are root and the controller's own user."
@@ -229,7 +235,7 @@ def refusal(need: Need, caller: Caller, owner: Owner | None = None, job: str = "
     refused = _token_refusal(need, caller, owner)
     if refused is not None:
         return refused
-    if need.who in (Who.ANYONE, Who.OPENER) or caller.role is Role.ADMIN:
+    if need.who in (Who.PUBLIC, Who.ANYONE, Who.OPENER) or caller.role is Role.ADMIN:
         return None
     if need.who is Who.ADMIN:
         return Refusal("not_allowed", f"only admins may {need.doing}", hint=ADMINS)

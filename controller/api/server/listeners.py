@@ -8,7 +8,9 @@ import errno
 import logging
 import os
 import socket
+import ssl
 import stat
+from collections import Counter
 from pathlib import Path
 
 from controller.api.server.identity import peer_uid
@@ -20,6 +22,11 @@ BACKLOG = 1_024
 AT_ONCE = 4
 """The most connections that are accepted in one iteration of the event loop."""
 PAUSE_S = 1.0
+HANDSHAKE_S = 10.0
+"""Seconds within which a TLS handshake must be complete."""
+MOST_HANDSHAKES, MOST_OF_ADDRESS = 256, 64
+"""The most TLS handshakes that may be open, in total and of one address. Beyond the total, a new connection
+replaces the oldest one."""
 LONGEST = 107
 """The most bytes that the kernel allows in the path of a unix socket."""
 
@@ -114,6 +121,38 @@ def open_tcp(address: str) -> socket.socket:
         raise _cannot_listen(error, address) from None
 
 
+class Handshakes:
+    """Counts the TLS handshakes of each address that are not complete.
+
+    A connection counts in ConnectionLimit only after its handshake. Without a limit of their own, clients
+    that connect and send nothing would take all file descriptors.
+    """
+
+    def __init__(self) -> None:
+        self._open: Counter[str] = Counter()
+
+    def enter(self, line: socket.socket) -> bool:
+        """Count a new connection. Return False if its address has too many open handshakes."""
+        address = self.address_of(line)
+        if self._open[address] >= MOST_OF_ADDRESS:
+            return False
+        self._open[address] += 1
+        return True
+
+    def leave(self, address: str) -> None:
+        self._open[address] -= 1
+        if self._open[address] <= 0:
+            del self._open[address]
+
+    @staticmethod
+    def address_of(line: socket.socket) -> str:
+        """Return the IP address of the client; empty if the client has closed the connection."""
+        try:
+            return str(line.getpeername()[0])
+        except OSError:
+            return ""
+
+
 class Acceptor:
     """Accepts the connections of a listening socket, at most AT_ONCE in each iteration of the event loop.
 
@@ -124,15 +163,21 @@ class Acceptor:
     2. Close a connection at once if too many refused connections are open already
        (`ConnectionLimit.closes_at_once`). Closing a connection takes a twentieth of the time that is needed
        to build the objects of a connection.
-    3. If no file descriptor is free, pause for PAUSE_S seconds, because the event loop would otherwise retry
+    3. With TLS, limit the open handshakes (`Handshakes`), in total and of one address.
+    4. If no file descriptor is free, pause for PAUSE_S seconds, because the event loop would otherwise retry
        without end and use all CPU time.
     """
 
-    def __init__(self, line: socket.socket, connections: Connections) -> None:
+    def __init__(
+        self, line: socket.socket, connections: Connections, tls: ssl.SSLContext | None = None
+    ) -> None:
         self._line = line
+        self._tls = tls
         self._connections = connections
         self._loop = asyncio.get_running_loop()
-        self._tasks: set[asyncio.Task[object]] = set()
+        self._tasks: dict[asyncio.Task[object], None] = {}
+        """The connections that are being made, the oldest first."""
+        self._handshakes = Handshakes()
         self._pause: asyncio.TimerHandle | None = None
         line.setblocking(False)
         self._resume()
@@ -165,11 +210,31 @@ class Acceptor:
                 line.close()
                 continue
             line.setblocking(False)
-            task = self._loop.create_task(self._loop.connect_accepted_socket(self._connections, line))
-            self._tasks.add(task)
+            if self._tls is not None and not self._handshakes.enter(line):
+                line.close()
+                continue
+            task = self._loop.create_task(self._connect(line))
+            self._tasks[task] = None
+            if self._tls is not None and len(self._tasks) > MOST_HANDSHAKES:
+                next(iter(self._tasks)).cancel()
             task.add_done_callback(self._finished)
 
+    async def _connect(self, line: socket.socket) -> None:
+        if self._tls is None:
+            await self._loop.connect_accepted_socket(self._connections, line)
+            return
+        address = self._handshakes.address_of(line)
+        try:
+            await self._loop.connect_accepted_socket(
+                self._connections, line, ssl=self._tls, ssl_handshake_timeout=HANDSHAKE_S
+            )
+        except BaseException:
+            line.close()
+            raise
+        finally:
+            self._handshakes.leave(address)
+
     def _finished(self, task: asyncio.Task[object]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
+        del self._tasks[task]
+        if not task.cancelled() and task.exception() is not None and self._tls is None:
             log.warning("a connection was not accepted: %s", task.exception())

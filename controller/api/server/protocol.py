@@ -52,15 +52,19 @@ class ConnectionLimit:
        already use their half, a new TCP connection replaces the oldest one that has sent no token. So clients
        without the token replace only connections of each other: a client with the token sends it long before
        its connection is the oldest.
-    4. All other connections are refused. At most PATIENCE refused connections at a time are open and get an
+    4. Of the TCP connections that have sent no token, at most `per_address` may come from one address.
+    5. All other connections are refused. At most PATIENCE refused connections at a time are open and get an
        error as the answer; further refused connections are closed at once.
 
     Cost: O(1) for each connection.
     """
 
-    def __init__(self, identity: Identity, most: int) -> None:
+    def __init__(self, identity: Identity, most: int, per_address: int = 100_000) -> None:
         self._identity = identity
         self._most = most
+        self._per_address = per_address
+        self._of_address: Counter[str] = Counter()
+        """The number of TCP connections that have sent no token, by address."""
         self._open: Counter[int | None] = Counter()
         self._without_token: dict[Connection, None] = {}
         """TCP connections that have not sent the API token, the oldest first."""
@@ -71,6 +75,9 @@ class ConnectionLimit:
         the limit is reached.
         """
         uid = connection.uid
+        if uid is None and self._of_address[connection.address] >= self._per_address:
+            self.refused_open += 1
+            return False
         if self._is_full(uid):
             oldest = next(iter(self._without_token), None) if uid is None else None
             if oldest is None:
@@ -82,6 +89,7 @@ class ConnectionLimit:
         self._open[uid] += 1
         if uid is None:
             self._without_token[connection] = None
+            self._of_address[connection.address] += 1
         return True
 
     def closes_at_once(self, uid: int | None) -> bool:
@@ -96,14 +104,18 @@ class ConnectionLimit:
         """Record that a request with the API token has arrived on this TCP connection. New connections then
         cannot replace this connection.
         """
-        self._without_token.pop(connection, None)
+        if connection in self._without_token:
+            del self._without_token[connection]
+            self._of_address[connection.address] -= 1
+            if not self._of_address[connection.address]:
+                del self._of_address[connection.address]
 
     def leave(self, connection: Connection) -> None:
         """Remove a closed connection from the count. A second call does nothing."""
         if connection.accepted is False:
             self.refused_open -= 1
         elif connection.accepted:
-            self._without_token.pop(connection, None)
+            self.note_token(connection)
             self._open[connection.uid] -= 1
             if not self._open[connection.uid]:
                 del self._open[connection.uid]
@@ -112,13 +124,15 @@ class ConnectionLimit:
 class Connection(web.RequestHandler):
     """One connection of a client. `uid` is the client's user, or None on TCP."""
 
-    __slots__ = ("_limit", "_stalled", "accepted", "uid")
+    __slots__ = ("_limit", "_stalled", "accepted", "address", "uid")
 
     def __init__(self, manager: web.Server, limit: ConnectionLimit, **settings: Any) -> None:
         super().__init__(manager, **settings)
         self._limit = limit
         self._stalled: asyncio.TimerHandle | None = None
         self.uid: int | None = None
+        self.address = ""
+        """The IP address of the client; empty on a unix socket."""
         self.accepted: bool | None = True
         """False if the connection was refused. Its first request is then answered with an error.
 
@@ -128,6 +142,8 @@ class Connection(web.RequestHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Find the uid of the client, and accept or refuse the connection."""
         self.uid = peer_uid(transport.get_extra_info("socket"))
+        peer = transport.get_extra_info("peername")
+        self.address = str(peer[0]) if isinstance(peer, tuple) else ""
         self.accepted = self._limit.enter(self)
         super().connection_made(transport)
         if not self.accepted and self._limit.refused_open > PATIENCE:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 from aiohttp import web
 
+from controller.access.audit_log import AuditLog
 from controller.api.server.access import Caller, Need, Owner, Role, refusal
 from controller.api.server.errors import Rejected, rejected
 from controller.api.server.identity import Identity
@@ -184,6 +185,9 @@ class Call:
     request: web.BaseRequest
     caller: Caller
     path: Mapping[str, str]
+    audit: AuditLog
+    authority: bytes = b""
+    """The certificate of the controller's own authority; empty if there is none."""
     address: str = ""
     """The address of the client; empty on the unix socket."""
     query: Mapping[str, Any] = field(default_factory=dict)

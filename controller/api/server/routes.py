@@ -6,7 +6,7 @@ import urllib.parse
 from collections.abc import Mapping
 from dataclasses import replace
 
-from controller.api.handlers.access import tokens
+from controller.api.handlers.access import audit, authority, tokens
 from controller.api.handlers.jobs import (
     bulk_orders,
     exec_sessions,
@@ -57,6 +57,7 @@ from controller.api.server.access import (
     NOTIFY_ME,
     PREEMPT,
     PREVIEW,
+    PUBLIC,
     READ_OUTPUT,
     RELEASE,
     REQUEUE,
@@ -65,6 +66,7 @@ from controller.api.server.access import (
     SUBMIT,
     TOKENS,
     USE_SHELL,
+    admin,
     operator,
 )
 from controller.api.server.errors import rejected
@@ -396,6 +398,8 @@ ROUTES = (
         refuses=(409,),
         slow=True,
     ),
+    Route("GET", "/v1/ca", PUBLIC, authority.show, "application/x-pem-file", refuses=(404,)),
+    Route("GET", "/v1/audit", admin("read the audit log", changes=False), audit.show, query=(AFTER, LIMIT)),
     Route("GET", "/v1/whoami", ANYONE, tokens.whoami),
     Route("GET", "/v1/tokens", LIST_TOKENS, tokens.listing),
     Route("POST", "/v1/tokens", TOKENS, tokens.create, status=201, refuses=(404, 409, 507)),
@@ -426,6 +430,8 @@ for _route in ROUTES:
     _METHODS.setdefault(_route.path, {})[_route.method] = _route
 _FIXED = {path: methods for path, methods in _METHODS.items() if "{" not in path}
 _OPEN = {tuple(path.split("/")): methods for path, methods in _METHODS.items() if "{" in path}
+PUBLIC_ROUTES = {(route.method, route.path) for route in ROUTES if route.needs is PUBLIC}
+"""The only routes that need no token."""
 
 
 def find(method: str, path: str) -> tuple[Route, Mapping[str, str]]:

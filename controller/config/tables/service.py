@@ -4,10 +4,11 @@ and plugins.
 
 from __future__ import annotations
 
+import ipaddress
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from controller.config.tables.fields import AbsolutePath, Name, PlainPath, Plugin, Section
 from controller.config.tables.limits import LimitsSection
@@ -26,6 +27,13 @@ def _url(text: str) -> str:
     if text and not (text.startswith(("http://", "https://", "ssh://", "unix:///")) and text.isprintable()):
         raise ValueError(f'cannot read {text!r} as a URL; write "https://head1:7070", or "" for none')
     return text
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False  # The address of a host name can change.
 
 
 class ClusterSection(Section):
@@ -66,8 +74,24 @@ class ApiSection(Section):
 
     listen: Annotated[str, AfterValidator(_address)] = ""
     url: Annotated[str, AfterValidator(_url)] = ""
+    tls: Literal["", "auto"] = ""
+    certificate: AbsolutePath = ""
+    key: AbsolutePath = ""
     max_body: int = Field(1 << 20, ge=1 << 10, le=1 << 28)
     max_connections: int = Field(1_000, ge=1, le=100_000)
+    max_per_address: int = Field(250, ge=1, le=100_000)
+
+    @model_validator(mode="after")
+    def _plain_tcp_is_local(self) -> Self:
+        host = self.listen.rpartition(":")[0].strip("[]")
+        if self.listen and not (self.tls or self.certificate) and not _is_loopback(host):
+            raise ValueError(
+                f"{self.listen} can be reached from other hosts, and tokens must not be sent without TLS: "
+                'set tls = "auto" or certificate, or listen on 127.0.0.1'
+            )
+        if self.tls and self.certificate:
+            raise ValueError("set tls or certificate, not both")
+        return self
 
 
 class QuestionsSection(Section):
@@ -90,6 +114,14 @@ class RobotSection(Section):
     projects: list[Name] = []
 
 
+class AuditSection(Section):
+    """The files of the audit log, and the syslog that gets its entries."""
+
+    file_mib: float = Field(16.0, ge=0.001, le=10_000)
+    files: int = Field(20, ge=1, le=10_000)
+    syslog: AbsolutePath = ""
+
+
 class AccessSection(Section):
     """Sets the users that are operators, the robots, and the actions that other users may take. Root and the
     user of the controller may do everything.
@@ -98,6 +130,7 @@ class AccessSection(Section):
     operators: list[Name] = []
     others: Literal["submit", "view"] = "submit"
     robots: dict[Name, RobotSection] = {}
+    audit: AuditSection = AuditSection()
     token_days: float = Field(365.0, gt=0, le=3_650)
     tokens_per_user: int = Field(100, ge=1, le=10_000)
     limits: LimitsSection = LimitsSection()

@@ -106,6 +106,21 @@ def test_token_is_not_sent_to_an_address_of_another_kind(peer: MakePeer) -> None
         client.cancel(4)
 
 
+def test_token_is_not_sent_to_an_address_that_a_controller_names(peer: MakePeer) -> None:
+    """Behind a forwarded port, a named loopback address is a program on the client's own host."""
+    leader = peer(answers(Problem("not_found", "nothing here"), 404))
+    standby = peer(refers_to(leader.url))
+    with Client(standby.url, token="secret") as client, pytest.raises(Refused, match="does not lead"):
+        client.cancel(4)
+    assert leader.requests == []
+    with (
+        Client(f"{standby.url},{leader.url}", token="secret") as client,
+        pytest.raises(Refused, match="nothing"),
+    ):
+        client.cancel(4)
+    assert len(leader.requests) == 1
+
+
 def test_address_that_is_no_url_is_refused() -> None:
     with pytest.raises(Unreachable, match="not an address"):
         Client("http://127.0.0.1:1,nonsense")

@@ -107,3 +107,5 @@ class AuditPage:
     entries: tuple[AuditRecord, ...]
     seq: int
     head: str
+    broken_at: Optional[int] = None
+    """The first entry whose hash does not match the entry before it."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from wire.api.service.access import TokenList, TokenMade, TokenRequest, TokenView, WhoAmI
+from wire.api.service.access import AuditPage, TokenList, TokenMade, TokenRequest, TokenView, WhoAmI
 from wire.http.calls.api_calls import ApiCalls, quoted
 
 
 class AccessCalls(ApiCalls):
     def whoami(self) -> WhoAmI:
         return self._get(WhoAmI, "/v1/whoami")
+
+    def audit(self, after: int = 0, limit: int = 1_000) -> AuditPage:
+        """Return the entries of the audit log after number `after`."""
+        return self._get(AuditPage, "/v1/audit", [("after", after), ("limit", limit)])
 
     def tokens(self) -> TokenList:
         """Return the tokens of the caller; for admins, all tokens."""
