@@ -234,9 +234,9 @@ class SeveralControllers(System):
             time.sleep(0.01)
         assert not left
         for member in self.members:
-            assert not member.log.exists() or "Traceback" not in member.log.read_text(errors="replace"), (
-                self.log_end()
-            )
+            log = member.log.read_text(errors="replace") if member.log.exists() else ""
+            _, found, trace = log.partition("Traceback")
+            assert not found, f"{member.name} has logged an error: {trace[:8_000]}\n{self.log_end()}"
         for name in self.sections["nodes"]:
             groups.remove(name, self.place / "nodes" / name)
             remove_socket(self.place / "nodes" / name)

@@ -74,7 +74,7 @@ class Report:
             f"{fault}: {seconds:.2f} s"
             for fault, times in self.times.items()
             for seconds in times
-            if seconds > limits.get(fault, float("inf"))
+            if seconds > limits.get(fault.partition(",")[0], float("inf"))
         ]
 
     def __str__(self) -> str:
