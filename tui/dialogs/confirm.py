@@ -7,6 +7,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import ClassVar
 
 from rich.text import Text
@@ -42,8 +43,12 @@ class ConfirmDialog(Dialog[Confirmed]):
     """Asks the user to confirm a change. The result is None if the user declines. For a change of many jobs,
     the user must type the number of jobs.
 
-    `question` returns the content of the dialog, and is called again after each change of the cluster. If
-    `question` returns None, there is nothing left to change, and the dialog closes.
+    `question` returns the content of the dialog, and is called again after each change of the cluster.
+
+    1. If `question` returns None, there is nothing left to change, and the dialog closes.
+    2. If the title has changed, for example because a job has ended, the dialog is built again, and the focus
+       is on the button that closes it.
+    3. Otherwise only the changed texts are shown, for example that a waiting job has started.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -146,3 +151,20 @@ class ConfirmDialog(Dialog[Confirmed]):
             self._confirmation = question
             self.refresh(recompose=True)
             self.call_after_refresh(self.on_mount)
+        elif question != self._confirmation:
+            self._confirmation = question
+            self._show_changes()
+
+    def _show_changes(self) -> None:
+        """Show the new texts in the present widgets, so that the typed text and the focus stay."""
+        content, facts = self._confirmation, self.query_one(".facts", VerticalScroll)
+        shown = list(facts.query(DialogLine))
+        for line, pieces in zip_longest(shown, content.lines):
+            if line is None:
+                facts.mount(DialogLine(pieces))
+            else:
+                line.display = pieces is not None
+                line.update(pieces or ())
+        self.query_one("#do", Button).label = content.button
+        self.query_one(CommandLine).show_command(self.command)
+        self._trial.try_out(content.trial)

@@ -11,6 +11,7 @@ from tui.data.request_workers import Failure, failure_text
 from tui.data.what_if_lines import what_if_lines
 from tui.widgets.facts import Facts
 from wire.api.forecasts import WhatIf, WhatIfAnswer
+from wire.http.client import Unreachable
 from wire.text import printable
 
 REST_S: Final = 0.3
@@ -18,10 +19,19 @@ REST_S: Final = 0.3
 whole state for each request.
 """
 
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 8.0
+"""The seconds before a request without an answer is sent again. The pause doubles each time."""
+
 
 class LiveWhatIf(Facts):
-    """Shows the answer to a what-if request. Only one request is sent at a time. If the user changes the form
-    before the answer arrives, the next request is sent after the answer.
+    """Shows the answer to a what-if request.
+
+    1. Only one request is sent at a time. If the user changes the form before the answer arrives, the next
+       request is sent after the answer.
+    2. The first request is for the near future. If its answer is not complete, a second request is sent.
+    3. If the controller had not enough time for an answer, the same request is sent again after a pause,
+       until the answer arrives, the user changes the form or the dialog closes. An answer to the first
+       request stays on the screen meanwhile.
     """
 
     def __init__(self, lines: int) -> None:
@@ -35,6 +45,7 @@ class LiveWhatIf(Facts):
         """
         self._asking = False
         self._rest: Timer | None = None
+        self._pause_s = FIRST_PAUSE_S
 
     def on_mount(self) -> None:
         """Show empty lines until the first answer arrives, so that the dialog does not change its size."""
@@ -57,6 +68,7 @@ class LiveWhatIf(Facts):
         if self._rest is not None:
             self._rest.stop()
         self._rest = self.set_timer(REST_S, self._ask)
+        self._pause_s = FIRST_PAUSE_S
 
     def try_again(self) -> None:
         """Send the what-if request again, because the effect has changed."""
@@ -75,18 +87,21 @@ class LiveWhatIf(Facts):
         # thread.
         app_of(self).what_ifs.ask(
             lambda client: client.what_if(request, only_first=only_first) if self.is_attached else None,
-            lambda answer: self._answered(request, answer, refine=only_first),
+            lambda answer: self._answered(request, answer, only_first=only_first),
         )
 
-    def _answered(self, request: WhatIf, answer: WhatIfAnswer | Failure | None, *, refine: bool) -> None:
-        """Show an answer. If the answer covers only the near future and `refine` is true, also request the
-        complete answer, which takes the controller longer.
+    def _answered(self, request: WhatIf, answer: WhatIfAnswer | Failure | None, *, only_first: bool) -> None:
+        """Show an answer. If it answers a request for only the near future (`only_first`) and is not
+        complete, also request the complete answer, which takes the controller longer.
         """
         if answer is None or not self.is_attached:
             return
         self._answered_request = request
         refine = (
-            refine and request == self._request and isinstance(answer, WhatIfAnswer) and not answer.complete
+            only_first
+            and request == self._request
+            and isinstance(answer, WhatIfAnswer)
+            and not answer.complete
         )
         self._asking = refine
         if request != self._request:
@@ -96,11 +111,32 @@ class LiveWhatIf(Facts):
             self._lines = what_if_lines(answer, self._height)
             self.refresh()
             app_of(self).show_effect(answer)
+            self._pause_s = FIRST_PAUSE_S
             if refine:
                 self._put(request, only_first=False)
+        elif _is_temporary(answer):
+            if not self.shown_id:
+                self._show_text(f"not known yet: {printable(failure_text(answer), 300)}")
+            self._ask_again(request, only_first=only_first)
         else:
             self._show_text(f"the effect is unknown: {printable(failure_text(answer), 300)}")
+
+    def _ask_again(self, request: WhatIf, *, only_first: bool) -> None:
+        """Send the request again after a pause, unless the user has changed the form by then."""
+
+        def send() -> None:
+            if request == self._request and not self._asking:
+                self._asking = True
+                self._put(request, only_first=only_first)
+
+        self.set_timer(self._pause_s, send)
+        self._pause_s = min(LONGEST_PAUSE_S, 2 * self._pause_s)
 
     def _show_text(self, text: str) -> None:
         self._lines = [[(text, "faint")]]
         self.refresh()
+
+
+def _is_temporary(failure: Failure) -> bool:
+    """Return True if the same request may be answered later: the controller was busy or not reachable."""
+    return isinstance(failure, Unreachable) or failure.problem.code == "busy"

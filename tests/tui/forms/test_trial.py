@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import pytest
 
-from tests.tui.recorded import NOW, RecordedClient
+from tests.tui.recorded import LIVE, NOW, RecordedClient
 from tests.tui.screens import Screen, press, settled, until
+from tui.data.cluster_feed import Changes
 from tui.data.what_if_lines import what_if_lines
+from tui.dialogs import live_what_if
 from tui.dialogs.confirm import ConfirmDialog
 from tui.dialogs.form_dialog import FormDialog
 from wire.api.forecasts import Shift, WhatIf, WhatIfAnswer
 from wire.api.nodes import LeavingJob
 from wire.api.problem import Problem
 from wire.http.client import Refused
+from wire.names import JobState
 
 
 def lines_of(answer: WhatIfAnswer, lines: int = 9) -> list[str]:
@@ -149,16 +153,61 @@ async def test_refused_what_if_is_reported_and_blocks_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuse(_client: RecordedClient, _wish: WhatIf, **_: bool) -> WhatIfAnswer:
-        raise Refused(503, Problem("busy", "50 questions of ada are waiting already"))
+        raise Refused(403, Problem("not_allowed", "ada may not ask this"))
 
     monkeypatch.setattr(RecordedClient, "what_if", refuse)
     screen = Screen()
     async with screen.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
         await press(pilot, "C")
-        await until(pilot, lambda: "the effect is unknown: 50 questions of ada" in screen.text())
+        await until(pilot, lambda: "the effect is unknown: ada may not" in screen.text())
         await press(pilot, "right", "enter")
         await until(pilot, lambda: screen.ordered == [("cancel", 1)])
+
+
+async def test_what_if_without_enough_time_is_sent_again_until_it_is_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[bool] = []
+
+    def busy(_client: RecordedClient, _wish: WhatIf, *, only_first: bool) -> WhatIfAnswer:
+        asked.append(only_first)
+        if len(asked) in (1, 2, 4):
+            raise Refused(503, Problem("busy", "there was not enough time to compute an answer"))
+        later = 3 if only_first else 8
+        return WhatIfAnswer(NOW, (), 5, later=later, complete=not only_first, id=f"answer {len(asked)}")
+
+    monkeypatch.setattr(RecordedClient, "what_if", busy)
+    monkeypatch.setattr(live_what_if, "FIRST_PAUSE_S", 0.05)
+    screen = Screen()
+    async with screen.run_test(size=(120, 24)) as pilot:
+        await settled(pilot)
+        await press(pilot, "C")
+        await until(pilot, lambda: "not known yet: there was not enough time" in screen.text())
+        await until(pilot, lambda: len(asked) > 3)
+        assert "3 start later" in screen.text(), (
+            "the first answer stays while the second one is asked for again"
+        )
+        await until(pilot, lambda: "8 start later" in screen.text())
+        assert asked == [True, True, True, False, False]
+
+
+async def test_dialog_shows_that_a_job_has_started_and_keeps_the_typed_text() -> None:
+    screen = Screen()
+    async with screen.run_test(size=(100, 40)) as pilot:
+        await settled(pilot)
+        waiting = list(screen.model.waiting.values())
+        screen.model.jobs.marks.update({1, *(job.id for job in waiting)})
+        await press(pilot, "C")
+        assert isinstance(screen.screen, ConfirmDialog)
+        await press(pilot, "2")
+        assert "Waiting  20 leave the queue" in screen.text()
+        started = replace(waiting[0], state=JobState.RUNNING, started_at=NOW - 60)
+        screen.recording.put(Changes(LIVE, jobs=(started,)))
+        await until(pilot, lambda: "Running  2 get SIGTERM now" in screen.text())
+        assert "Waiting  19 leave the queue" in screen.text()
+        await press(pilot, "1", "enter", "enter")
+        await until(pilot, lambda: len(screen.ordered) == 21)
 
 
 @pytest.mark.parametrize("size", [(60, 20), (80, 24)])
