@@ -148,7 +148,7 @@ async def test_priority_is_raised_and_lowered_by_ten_after_the_effect_was_shown(
         await settled(pilot)
         screen.model.jobs.marks.update((11, 12))  # of priorities 50 and 75
         await press(pilot, "K")
-        await until(pilot, lambda: "start sooner" in screen.text() or "1 start sooner" in screen.text())
+        await until(pilot, lambda: "1 starts later, 1 starts sooner" in screen.text())
         assert "Raise the priority of 2 jobs?" in screen.text()
         assert "50 → 60, 75 → 85" in screen.text()
         assert "corral job set 11 --priority 60 && corral job set 12" in screen.text()
