@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import shutil
@@ -23,7 +24,9 @@ BIN = "CORRAL_KUBERNETES_BIN"
 """The environment variable with a directory of the programs that are not in PATH."""
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 NAMESPACE = "corral"
-CONTROLLERS = "resourcequota,namespace,podgc,nodelifecycle,serviceaccount,garbagecollector"
+CONTROLLERS = (
+    "resourcequota,namespace,podgc,nodelifecycle,serviceaccount,serviceaccount-token,garbagecollector"
+)
 MANIFESTS = Path(__file__).parents[2] / "deploy" / "kubernetes"
 
 
@@ -187,9 +190,9 @@ class RealKubernetes:
 
     def account_kubeconfig(self) -> Path:
         """Return a kubeconfig of the service account that deploy/kubernetes makes, with its rights."""
-        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-        path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/corral/token"
-        token = self.request("POST", path, body)["status"]["token"]
+        secret = f"/api/v1/namespaces/{NAMESPACE}/secrets/corral-token"
+        self.until(lambda: "token" in self.get(secret).get("data", {}), "the token of the service account")
+        token = base64.b64decode(self.get(secret)["data"]["token"]).decode()
         self.write_kubeconfig(self.place / "account", token)
         return self.place / "account"
 

@@ -6,6 +6,7 @@ import asyncio
 import os
 import pwd
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,6 +111,8 @@ class KubernetesEngine(ExecutionEngine):
         )
         self._names: frozenset[str] | None = None
         """The names of all nodes in the last look; None before the first look."""
+        self._known: dict[str, KubeNode] = {}
+        """The nodes of the last look, and earlier nodes that Pods of Corral still name."""
 
     @property
     def _pods_path(self) -> str:
@@ -136,6 +139,8 @@ class KubernetesEngine(ExecutionEngine):
         for each in others:
             if each.cluster != self._label:
                 used[each.node] = used.get(each.node, PodResources()) + each.resources
+        if self._options.place == "node":
+            nodes = [*nodes, *self._removed_nodes(pods, nodes)]
         held: dict[str, set[str]] = {}
         for pod in pods:
             if outcome_of(pod, self._names) is None:
@@ -143,6 +148,18 @@ class KubernetesEngine(ExecutionEngine):
                 noted = (pod["metadata"].get("annotations") or {}).get(GPUS_NOTE, "")
                 held.setdefault(name, set()).update(filter(None, noted.split(",")))
         return foreign_nodes(nodes, used, held, self._options.node_settings(self._scope.name))
+
+    def _removed_nodes(self, pods: list[Mapping[str, Any]], nodes: list[KubeNode]) -> list[KubeNode]:
+        """Return the nodes that Kubernetes no longer lists, but that a Pod of Corral names. They stay listed,
+        because an end can only be reported for a node that Corral is connected to.
+        """
+        known, self._known = self._known, {each.name: each for each in nodes}
+        found = []
+        for name in {(pod.get("spec") or {}).get("nodeName", "") for pod in pods} - {"", *self._known}:
+            before = known.get(name, KubeNode(name, PodResources(), {}))
+            self._known[name] = replace(before, why="it was removed from Kubernetes, or has lost its labels")
+            found.append(self._known[name])
+        return found
 
     async def ask(self, task: Task, tag: str, *, again: bool) -> Ref:
         body = await asyncio.to_thread(self._manifest, task, tag)

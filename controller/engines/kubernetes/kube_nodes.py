@@ -103,7 +103,13 @@ def foreign_nodes(
     found = sorted(nodes, key=lambda each: each.name)
     if settings.place == "node":
         return tuple(
-            ForeignNode(each.name, _facts(each.name, [each], used, held, settings), not each.why, each.why)
+            ForeignNode(
+                each.name,
+                _facts(each.name, [each], used, held, settings),
+                not each.why,
+                each.why,
+                temporary=True,
+            )
             for each in found
         )
     usable = [each for each in found if not each.why]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from controller.engines.batch_systems.engine_types import SlurmEngineType
-from controller.engines.contract import EngineScope, ExecutionEngine, Outcome, Ref, Seen, Task
+from controller.engines.contract import EngineScope, ExecutionEngine, ForeignQuota, Outcome, Ref, Seen, Task
 from controller.engines.kubernetes.kube_options import KubernetesEngineType
 
 STEPS = (
@@ -75,6 +75,9 @@ class KillingEngine(ExecutionEngine):
         self._reach("before forget")
         await self._inner.forget(ref, tag)
         self._reach("after forget")
+
+    async def quota(self, name: str) -> ForeignQuota:
+        return await self._inner.quota(name)
 
     def script(self, task: Task, tag: str) -> str:
         return self._inner.script(task, tag)

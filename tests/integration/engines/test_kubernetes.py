@@ -15,6 +15,8 @@ import pytest
 from tests.clients.real_kubernetes import NAMESPACE, RealKubernetes, missing
 from tests.integration.engines.killing_engine import END_STEPS, STEPS
 from tests.systems import System
+from wire.cluster.quota import NO_LIMITS
+from wire.http.client import Refused
 from wire.job.spec import JobSpec
 from wire.job.start_conditions import OnNodeLost
 from wire.names import JobState, NodeState, Reason
@@ -201,6 +203,35 @@ def test_a_pod_that_an_administrator_deletes(
     await_no_pods(system, kube)
 
 
+def test_a_node_that_is_removed_from_kubernetes(
+    controller: Callable[..., System], kube: RealKubernetes, ran: Path
+) -> None:
+    """Its job is lost when Kubernetes has deleted the Pod, and runs again on another node."""
+    kube.add_node("n2")
+    system = begin(controller(), "kube-n2")
+    script = f"echo ran >> {ran}; [ $(wc -l < {ran}) = 2 ] || exec sleep 1000"
+    [job] = submit(system, spec("sh", "-c", script, on_node_lost=OnNodeLost.REQUEUE))
+    system.until(ran.exists, "the job runs")
+    [pod] = kube.pods()
+    node = pod["spec"]["nodeName"]
+    kube.kill(node)
+    kube.request("DELETE", f"/api/v1/nodes/{node}")
+    system.await_jobs([job], JobState.COMPLETED)
+    assert (system.jobs()[job].attempt, ran.read_text()) == (2, "ran\nran\n")
+    await_no_pods(system, kube)
+
+    def nodes() -> list[str]:
+        with system.client() as client:
+            return [each.name for each in client.nodes().nodes]
+
+    system.until(lambda: f"kube-{node}" not in nodes(), "the node is removed from Corral")
+    for name in {"n2"} - {node}:
+        kube.kill(name)
+        kube.request("DELETE", f"/api/v1/nodes/{name}")
+    if node == "n1":
+        kube.add_node(node)
+
+
 def test_reasons_of_kubernetes_are_explained(
     controller: Callable[..., System], kube: RealKubernetes, ran: Path
 ) -> None:
@@ -224,6 +255,49 @@ def test_reasons_of_kubernetes_are_explained(
     [large] = submit(system, spec("/usr/bin/python3", "-c", grow))
     system.await_jobs([large])
     assert system.jobs()[large].reason is Reason.OUT_OF_MEMORY
+    await_no_pods(system, kube)
+
+
+def test_limits_of_a_project_come_from_a_resource_quota(
+    controller: Callable[..., System], kube: RealKubernetes
+) -> None:
+    """The limits hold, survive an API server that is away, and go when the resource quota is deleted."""
+    kube.create_yaml(
+        "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: team}\n"
+        'spec: {hard: {"requests.nvidia.com/gpu": 3, pods: 7}}'
+    )
+    system = controller()
+    system.sections["quota"] = {
+        "provider": "kubernetes",
+        "engine": "kube",
+        "namespaces": {"default": NAMESPACE},
+    }
+    begin(system)
+
+    def limits() -> tuple[float | None, int | None, str]:
+        with system.client() as client:
+            view = client.quota("project", "default")
+        return view.quota.hard.gpus, view.quota.hard.running, view.source
+
+    system.until(lambda: limits()[:2] == (3.0, 7), "the limits apply")
+    first, second = submit(system, *(spec("sleep", "1000", gpus=2) for _ in range(2)))
+    system.await_jobs([first], JobState.RUNNING)
+    await_explained(system, second, "2 of 3")
+    assert "kube:corral, read" in system.corral("quota", "sync", "project", "default", "-o", "json")
+    kube.kill("kube-apiserver")
+    try:
+        with system.client() as client, pytest.raises(Refused, match="the last known limits stay in force"):
+            client.sync_quota("project", "default")
+        assert limits()[:2] == (3.0, 7)
+        assert "no answer from the API server" in limits()[2]
+    finally:
+        kube.start_api_server()
+    kube.request("DELETE", f"/api/v1/namespaces/{NAMESPACE}/resourcequotas/team")
+    with system.client() as client:
+        assert client.sync_quota("project", "default").quota.hard == NO_LIMITS
+    system.await_jobs([second], JobState.RUNNING)
+    system.corral("cancel", str(first), str(second))
+    system.await_jobs([first, second])
     await_no_pods(system, kube)
 
 
