@@ -61,8 +61,10 @@ class ReloadPlan:
     @property
     def decides(self) -> bool:
         """Return whether a key has changed that affects scheduling decisions and takes effect without a
-        restart."""
-        return any(each.live and each.key.partition(".")[0] in DECIDING for each in self.changes)
+        restart. The tables of engines count, because the scheduler knows the machines that pools could start.
+        """
+        deciding = (*DECIDING, "engines")
+        return any(each.live and each.key.partition(".")[0] in deciding for each in self.changes)
 
 
 class ConfigReload:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tomli_w
 
 from tests.integration.engines.virtual_machines import VirtualMachines, lacking, virtual_machines
 from tests.systems import System
@@ -47,7 +48,11 @@ def pool(system: System) -> dict[str, Any]:
 
 
 def test_a_waiting_job_gets_a_machine_that_ends_when_idle(system: System, machines: VirtualMachines) -> None:
+    engines = system.sections.pop("engines")
     system.start()
+    system.sections["engines"] = engines
+    system.config.write_text(tomli_w.dumps(system.sections))
+    system.corral("config", "apply", "--yes")
     held = submit(system, "true", flags=("--hold",))
     job = submit(system, "sh", "-c", "echo here; exit 3")
     assert system.await_jobs([job])[job].exit_code == 3
