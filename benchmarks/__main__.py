@@ -25,6 +25,7 @@ GROUPS = {
     "retention": "benchmarks.retention",
     "questions": "benchmarks.questions",
     "lab": "benchmarks.lab.command",
+    "pools": "benchmarks.pools",
 }
 COMMANDS = {"placement": run_placement, "lab": run_lab}
 """Groups of benchmarks that have options. For each, the function that runs it with the
