@@ -82,7 +82,8 @@ class ForeignState(enum.Enum):
 @dataclass(frozen=True, slots=True)
 class ForeignJob:
     """One foreign job in the answer of look(). `where` is the part of the engine in which it waits or runs,
-    such as a partition, and `reason` the engine's reason why the job waits.
+    such as a partition, and `reason` the engine's reason why the job waits. `ask_again` is True if the
+    request to start a waiting job may be lost, so that ask() must be called again with the same tag.
     """
 
     tag: str
@@ -90,6 +91,7 @@ class ForeignJob:
     state: ForeignState
     where: str = ""
     reason: str = ""
+    ask_again: bool = False
 
 
 @dataclass(frozen=True, slots=True)

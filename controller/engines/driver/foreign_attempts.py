@@ -108,7 +108,8 @@ class ForeignAttempt:
     1. ask() makes a WANTED attempt ASKED. A look that shows its tag makes it SEEN in any state. Exception: if
        the answer of ask() is not known and the foreign job waits, the attempt stays WANTED, so that ask() is
        called again. The first ask() may have been cut off before its last step: a container is created first
-       and started then.
+       and started then. For the same reason an attempt becomes WANTED again if its foreign job waits and the
+       engine says that its request may be lost (`ask_again`).
     2. A complete look without the tag makes it UNSEEN, if the look began after the answer of ask(). An
        incomplete or failed look changes nothing.
     3. An attempt that is absent from two complete looks, at least two intervals apart, needs a proof. So does
@@ -187,9 +188,9 @@ class ForeignAttempt:
         self.duplicates = [
             each.ref for each in found if each.ref != chosen.ref and each.state is not ForeignState.ENDED
         ]
-        unanswered = self.presence is Presence.WANTED and before.order is not None
-        if not unanswered or chosen.state is not ForeignState.WAITING:
-            self.presence = Presence.SEEN
+        unanswered = self.presence is Presence.WANTED or chosen.ask_again
+        waits = chosen.state is ForeignState.WAITING and before.order is not None
+        self.presence = Presence.WANTED if unanswered and waits else Presence.SEEN
         self.seen_at, self.absences = now, 0
         self.state, self.where, self.reason = chosen.state, chosen.where, chosen.reason
         if chosen.ref != before.ref:

@@ -23,6 +23,7 @@ from controller.engines.containers.container_engine import ContainerEngineType
 from controller.engines.contract import EngineScope, ExecutionEngine
 from controller.engines.corral.corral_engine import CorralEngineType
 from controller.engines.kubernetes.kube_options import KubernetesEngineType
+from controller.engines.serverless.http_function import HttpFunctionType
 from controller.engines.tags import prefix_of
 from tests.agent import images
 from tests.agent.agent_process import eventually
@@ -31,6 +32,8 @@ from tests.clients import real_kubernetes
 from tests.clients.real_kubernetes import RealKubernetes
 from tests.clients.real_slurm import RealSlurm, missing
 from tests.controller.engines.fake_engine import STORE
+from tests.controller.engines.serverless.function_server import FunctionServer
+from tests.controller.engines.serverless.object_server import BUCKET, KEY, ObjectServer
 from tests.systems import System, system
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -221,12 +224,47 @@ class CorralSetup(EngineSetup):
         await asyncio.to_thread(self._stack.close)
 
 
+class HttpFunctionSetup(EngineSetup):
+    """Corral's handler in an HTTP server, with a storage in memory."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self._storage, self._function = ObjectServer(), FunctionServer()
+        self._patch = pytest.MonkeyPatch()
+
+    async def begin(self) -> None:
+        self._patch.setenv("AWS_ACCESS_KEY_ID", KEY.key_id)
+        self._patch.setenv("AWS_SECRET_ACCESS_KEY", KEY.secret)
+        self._patch.setenv("CORRAL_PLATFORM_CHECKS_CALLERS", "yes")
+        await self._storage.start()
+        await self._function.start()
+
+    def engine(self) -> ExecutionEngine:
+        return HttpFunctionType(
+            bucket=BUCKET,
+            users=("*",),
+            storage_endpoint=self._storage.address,
+            url=self._function.address,
+            poll_s=0.2,
+        ).connect(self.scope)
+
+    async def end(self) -> None:
+        for each in self._storage.keys("claims/"):
+            stop = each.replace("claims", "jobs") + "/stop"
+            self._storage.objects[stop] = b'{"grace_s": 0}', 0.0
+        await self._function.idle()
+        await self._function.stop()
+        await self._storage.stop()
+        self._patch.undo()
+
+
 ENGINE_SETUPS: dict[str, type[EngineSetup]] = {
     "process": ProcessSetup,
     "corral": CorralSetup,
     "docker": DockerSetup,
     "kubernetes": KubernetesSetup,
     "podman": PodmanSetup,
+    "http-function": HttpFunctionSetup,
     "slurm": SlurmSetup,
 }
 """The engines that run real jobs. The traps are played on the fake engine, whose answers a test scripts."""

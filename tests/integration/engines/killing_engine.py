@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -12,6 +13,8 @@ from typing import Any, ClassVar
 from controller.engines.batch_systems.engine_types import SlurmEngineType
 from controller.engines.contract import EngineScope, ExecutionEngine, ForeignQuota, Outcome, Ref, Seen, Task
 from controller.engines.kubernetes.kube_options import KubernetesEngineType
+from controller.engines.serverless.http_function import HttpFunctionType
+from controller.engines.serverless.lambda_function import LambdaType
 
 STEPS = (
     "before ask",
@@ -24,6 +27,7 @@ STEPS = (
     "before forget",
     "after forget",
 )
+SEND_STEP = "before the event"
 END_STEPS = ("before end", "after end")
 
 
@@ -79,6 +83,9 @@ class KillingEngine(ExecutionEngine):
     async def quota(self, name: str) -> ForeignQuota:
         return await self._inner.quota(name)
 
+    async def close(self) -> None:
+        await self._inner.close()
+
     def script(self, task: Task, tag: str) -> str:
         return self._inner.script(task, tag)
 
@@ -117,3 +124,31 @@ class KillingKubernetes:
     def connect(self, scope: EngineScope) -> Any:
         kind = KubernetesEngineType(self.kubeconfig, place=self.place, image="tools", run_as="65534:65534")
         return KillingEngine(kind.connect(scope), self.step, Path(self.once))
+
+
+@dataclass(frozen=True, slots=True)
+class KillingFunction:
+    """An engine on a function. `options` are its options as JSON. With the step SEND_STEP the controller is
+    killed after the object `asked` is written and before the event is sent.
+    """
+
+    name: ClassVar[str] = "killing-function"
+
+    options: str = ""
+    step: str = ""
+    once: str = ""
+
+    def connect(self, scope: EngineScope) -> Any:
+        options = json.loads(self.options)
+        options["users"] = tuple(options["users"])
+        kind = LambdaType if "function" in options else HttpFunctionType
+        inner = kind(**options).connect(scope)
+        made = KillingEngine(inner, self.step, Path(self.once))
+        send = inner._invoker.invoke
+
+        async def invoke(payload: bytes, tag: str) -> None:
+            made._reach(SEND_STEP)
+            await send(payload, tag)
+
+        inner._invoker.invoke = invoke  # type: ignore[method-assign]
+        return made

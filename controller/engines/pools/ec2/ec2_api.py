@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import configparser
-import os
 import time
 from collections.abc import AsyncIterator, Mapping
 from urllib.parse import quote
-from xml.etree.ElementTree import Element, ParseError, XMLParser
+from xml.etree.ElementTree import Element
 
 import aiohttp
 
+from controller.engines.aws.access_keys import read_credentials
+from controller.engines.aws.answers import parsed_xml, read_body, text_of
+from controller.engines.aws.signing import Signer
 from controller.engines.contract import EngineUnavailable
-from controller.engines.pools.ec2.sigv4 import Credentials, signed_headers
-from wire import trusted_paths
 from wire.text import printable
 
 VERSION = "2016-11-15"
@@ -45,8 +44,8 @@ class Ec2Api:
         """Send one request, and return the root element of the answer."""
         fields = {"Action": action, "Version": VERSION, **parameters}
         body = "&".join(f"{quote(key)}={quote(value, safe='-_.~')}" for key, value in fields.items()).encode()
-        credentials = read_credentials(self._credentials_file)
-        headers = signed_headers(self._url, body, CONTENT, self.region, "ec2", credentials, time.time())
+        signer = Signer(read_credentials(self._credentials_file), self.region, "ec2")
+        headers = signer.headers("POST", self._url, body, time.time(), {"content-type": CONTENT})
         if self._session is None:
             self._session = aiohttp.ClientSession()
         try:
@@ -54,10 +53,10 @@ class Ec2Api:
                 self._url, data=body, headers=headers, allow_redirects=False
             ) as answer:
                 status = answer.status
-                text = await _read(answer)
+                text = await read_body(answer, MOST_ANSWER_BYTES)
         except (aiohttp.ClientError, OSError) as error:
             raise EngineUnavailable(f"EC2 in {self.region} cannot be reached: {error}") from None
-        root = _parsed(text)
+        root = parsed_xml(text)
         if root is not None and status < 300:
             return root
         code = "" if root is None else text_of(root, "Errors/Error/Code")
@@ -83,58 +82,3 @@ class Ec2Api:
     async def close(self) -> None:
         if self._session is not None:
             await self._session.close()
-
-
-async def _read(answer: aiohttp.ClientResponse) -> bytes:
-    """Return the body of an answer. Raise EngineUnavailable if it is too long."""
-    text = bytearray()
-    async for piece in answer.content.iter_any():
-        text += piece
-        if len(text) > MOST_ANSWER_BYTES:
-            raise EngineUnavailable(f"EC2 has sent an answer of more than {MOST_ANSWER_BYTES >> 20} MiB")
-    return bytes(text)
-
-
-def text_of(element: Element, path: str) -> str:
-    """Return the text of the element at a path; empty if there is none."""
-    found = element.find(path)
-    return "" if found is None or found.text is None else found.text.strip()
-
-
-def read_credentials(file: str) -> Credentials:
-    """Return the access key in a file with the form of ~/.aws/credentials, or in the environment of the
-    controller. Raise EngineUnavailable if there is none.
-    """
-    found: Mapping[str, str] = os.environ
-    if file:
-        try:
-            with open(trusted_paths.open_file(file), encoding="utf-8") as opened:
-                parser = configparser.ConfigParser(interpolation=None)
-                parser.read_string(opened.read())
-            found = {key.upper(): value for key, value in parser["default"].items()}
-        except (OSError, KeyError, configparser.Error, trusted_paths.UntrustedPath) as error:
-            raise EngineUnavailable(f"the credentials in {file} cannot be read: {error}") from None
-    key_id, secret = found.get("AWS_ACCESS_KEY_ID", ""), found.get("AWS_SECRET_ACCESS_KEY", "")
-    if not key_id or not secret:
-        raise EngineUnavailable(
-            "there is no access key for EC2: name a file in credentials_file, or set AWS_ACCESS_KEY_ID and "
-            "AWS_SECRET_ACCESS_KEY for the controller"
-        )
-    return Credentials(key_id, secret, found.get("AWS_SESSION_TOKEN", ""))
-
-
-def _parsed(text: bytes) -> Element | None:
-    """Return the root element without namespaces; None if the text is no XML. Documents with a DTD are
-    refused, because their entities can grow without limit.
-    """
-    if b"<!DOCTYPE" in text or b"<!ENTITY" in text:
-        return None
-    parser = XMLParser()  # noqa: S314 - documents with entities are refused above
-    try:
-        parser.feed(text)
-        root: Element = parser.close()
-    except ParseError:
-        return None
-    for element in root.iter():
-        element.tag = element.tag.rpartition("}")[2]
-    return root

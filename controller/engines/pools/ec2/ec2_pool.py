@@ -13,8 +13,9 @@ from email.mime.text import MIMEText
 from typing import ClassVar, Literal
 from xml.etree.ElementTree import Element
 
+from controller.engines.aws.answers import text_of
 from controller.engines.contract import EngineScope, EngineUnavailable, Offer
-from controller.engines.pools.ec2.ec2_api import Ec2Api, Ec2Refused, text_of
+from controller.engines.pools.ec2.ec2_api import Ec2Api, Ec2Refused
 from controller.engines.pools.machine_pool import (
     Machine,
     MachineList,

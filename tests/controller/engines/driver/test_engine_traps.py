@@ -262,6 +262,27 @@ async def test_12_a_foreign_job_that_waits_after_a_lost_answer_is_asked_for_once
     assert attempt.presence is Presence.SEEN
 
 
+async def test_5_a_waiting_job_whose_request_may_be_lost_is_asked_for_again(rig: Rig) -> None:
+    """The engine has accepted an event, and no function has begun to run the job."""
+    rig.world.initial = ForeignState.WAITING
+    tag = rig.start(1)
+    await rig.rounds(2)
+    assert rig.world.asks == [(tag, False)]
+    [job] = rig.world.jobs
+    rig.world.jobs = [replace(job, ask_again=True)]
+    await rig.rounds(1)
+    rig.world.jobs = [job]
+    await rig.rounds(2)
+    assert rig.world.asks == [(tag, False), (tag, True)]
+    rig.world.jobs = [replace(job, state=ForeignState.RUNNING, ask_again=True)]
+    await rig.rounds(2)
+    assert len(rig.world.asks) == 2
+    rig.world.jobs = [replace(job, ask_again=True)]
+    rig.stop(1)
+    await rig.rounds(1)
+    assert len(rig.world.asks) == 2
+
+
 async def test_12_a_lost_record_is_found_again_by_its_tag(rig: Rig) -> None:
     ref = await running(rig)
     rig.driver.files.delete(f"{PREFIX}1-1-0")

@@ -17,7 +17,6 @@ from aiohttp import web
 from controller.engines.contract import EngineScope, EngineUnavailable
 from controller.engines.pools.ec2.ec2_api import Ec2Api
 from controller.engines.pools.ec2.ec2_pool import CLUSTER_TAG, Ec2Place, Ec2Pool, Ec2PoolType
-from controller.engines.pools.ec2.sigv4 import Credentials, signed_headers
 from controller.engines.pools.machine_pool import (
     MachineOrder,
     MachinePool,
@@ -28,9 +27,9 @@ from controller.engines.pools.machine_pool import (
 from controller.engines.pools.machine_records import Stage
 from controller.engines.pools.scale_out import Demand
 from tests.controller.engines.fake_engine import PREFIX
-from tests.controller.engines.pools.emulators import emulator
 from tests.controller.engines.pools.fault_cloud import FaultCloud
 from tests.controller.engines.pools.pool_rig import PoolRig
+from tests.emulators import emulator
 from tests.limits import PATIENCE_S
 
 SHAPE = MachineShape(name="t3.small", cpus=2, memory="2G", price=0.5)
@@ -72,24 +71,6 @@ async def pool(cloud: FaultCloud, tmp_path: Path) -> AsyncIterator[Ec2Pool]:
 async def order(pool: MachinePool, token: str = "m1", zone: str = "north-a", shape: str = "") -> MachineOrder:
     offer = next(each for each in await pool.offers() if each.zone == zone)
     return MachineOrder(f"{PREFIX}{token}", replace(offer, shape=shape or offer.shape), "the host key")
-
-
-def test_signature_is_that_of_the_test_suite_of_aws() -> None:
-    """The case post-x-www-form-urlencoded of the suite aws4_testsuite."""
-    credentials = Credentials("AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY")
-    headers = signed_headers(
-        "https://example.amazonaws.com/",
-        b"Param1=value1",
-        "application/x-www-form-urlencoded",
-        "us-east-1",
-        "service",
-        credentials,
-        1_440_938_160.0,
-    )
-    assert headers["authorization"].endswith(
-        "Signature=ff11897932ad3f4e8b18135d722051e5ac45fc38421b1da7b9d196a0fe09473a"
-    )
-    assert "wJalr" not in repr(credentials)
 
 
 async def test_an_instance_is_started_found_and_ended(cloud: FaultCloud, pool: Ec2Pool) -> None:

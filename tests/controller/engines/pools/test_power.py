@@ -23,9 +23,9 @@ from controller.engines.pools.power.redfish import RedfishHost, RedfishPoolType
 from controller.engines.pools.power.wake_on_lan import magic_packet, send_magic_packet
 from controller.engines.pools.scale_out import Demand
 from tests.controller.engines.fake_engine import PREFIX
-from tests.controller.engines.pools.emulators import emulator
 from tests.controller.engines.pools.fault_bmc import FaultBmcs
 from tests.controller.engines.pools.pool_rig import PoolRig
+from tests.emulators import emulator
 from tests.limits import PATIENCE_S
 
 SIZE = {"cpus": 8, "memory": "32G", "price": 0.0}
