@@ -216,7 +216,11 @@ class Acceptor:
             task = self._loop.create_task(self._connect(line))
             self._tasks[task] = None
             if self._tls is not None and len(self._tasks) > MOST_HANDSHAKES:
-                next(iter(self._tasks)).cancel()
+                # Remove the oldest one now, because its cancel takes effect only in a later iteration, and
+                # each of the connections of this iteration must replace another one.
+                oldest = next(iter(self._tasks))
+                del self._tasks[oldest]
+                oldest.cancel()
             task.add_done_callback(self._finished)
 
     async def _connect(self, line: socket.socket) -> None:
@@ -235,6 +239,6 @@ class Acceptor:
             self._handshakes.leave(address)
 
     def _finished(self, task: asyncio.Task[object]) -> None:
-        del self._tasks[task]
+        self._tasks.pop(task, None)
         if not task.cancelled() and task.exception() is not None and self._tls is None:
             log.warning("a connection was not accepted: %s", task.exception())

@@ -132,6 +132,27 @@ async def test_silent_connections_do_not_keep_clients_away(monkeypatch: pytest.M
             writer.close()
 
 
+async def test_silent_connections_of_many_addresses_take_few_descriptors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each further connection closes the oldest one, also if several are accepted at once."""
+    monkeypatch.setattr(listeners, "MOST_HANDSHAKES", 20)
+    async with start_controller(api=AUTO) as api:
+        port = int(api.server.tcp_url.rpartition(":")[2])
+        silent = [
+            await asyncio.open_connection("127.0.0.1", port, local_addr=(f"127.0.1.{number + 1}", 0))
+            for number in range(100)
+        ]
+        async with asyncio.timeout(PATIENCE_S):
+            for reader, _ in silent[:80]:
+                with suppress(OSError):
+                    assert await reader.read() == b""
+        handshakes = api.server._acceptors[0]._handshakes._open
+        assert sum(handshakes.values()) == len(api.server._acceptors[0]._tasks) == 20
+        for _, writer in silent:
+            writer.close()
+
+
 async def test_connections_of_one_address_without_a_token_are_limited() -> None:
     async with start_controller(api={"listen": "127.0.0.1:0", "max_per_address": 3}) as api:
         target = "127.0.0.1", int(api.server.tcp_url.rpartition(":")[2])
