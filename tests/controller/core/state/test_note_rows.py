@@ -6,12 +6,14 @@ from dataclasses import replace
 from datetime import UTC
 
 from controller.core.model.inputs import (
+    access_inputs,
     agent_inputs,
     controller_inputs,
     job_inputs,
     node_inputs,
     policy_inputs,
 )
+from controller.core.model.tokens import USER, TokenRecord
 from controller.core.quota.budget_rules import Budget, BudgetRules
 from controller.core.quota.hours.timetable import HoursTable, Timetable
 from controller.core.quota.hours.week_hours import WeekHours, windows_of
@@ -52,6 +54,10 @@ def world_with_every_kind_of_note() -> EngineHarness:
     harness.tell(agent_inputs.OffQueueProcessSeen("a", "GPU-1", "eve", 8, "python"))
     harness.tell(agent_inputs.OffQueueProcessGone("a", "GPU-1", "eve"))
     harness.tell(controller_inputs.ApplyConfig("digest", "root"))
+    token = TokenRecord(
+        "abcdefghij", USER, "laptop", "ada", "00" * 32, ("read",), harness.now, "ada", ("ml",)
+    )
+    harness.tell(access_inputs.CreateToken(token, 10))
     asked = WorkloadSpec((WorkloadTask("one", spec(1, hold=True)),))
     harness.tell(job_inputs.SubmitWorkload(asked, "ada"))
     for _ in range(12):  # because a run time is predicted only after several jobs of the same kind
