@@ -61,7 +61,10 @@ class AuditLog:
             self._socket.setblocking(False)
 
     def close(self) -> None:
-        os.close(self._file)
+        """Close the file. A second call does nothing. Later entries go to the controller's log only."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
         if self._socket is not None:
             self._socket.close()
 
