@@ -20,8 +20,8 @@ from controller.store.leader.rows import LeaderRow
 from wire import VERSION
 
 T = TypeVar("T")
-LEASE_S = 9.0
-RENEW_S = 3.0
+LEASE_S = 6.0
+RENEW_S = 2.0
 RETRY_S = 1.0
 """Seconds until a renewal that failed is tried again."""
 SLOW_S = 0.5
@@ -55,7 +55,7 @@ class Lease:
 
     Invariant: rows are written only under the newest epoch, whatever the clocks show (4). Orders are sent
     only by a controller whose lease has not ended, if the database's clock runs at most 1.5 times as fast as
-    that of the controller's host (3). Cost: one update every 3 s; one more statement in each commit.
+    that of the controller's host (3). Cost: one update every 2 s; one more statement in each commit.
 
     Example: controller A renews at 12:00:00 and is stopped by SIGSTOP at 12:00:01. B takes the lease at
     12:00:09 with epoch 8. A continues at 12:00:20. Since 12:00:06 `may_act` of A is false, so A sends
