@@ -27,6 +27,7 @@ from controller.core.framework.interfaces import DeadlinePolicy, Reserves
 from controller.core.lifecycle.gang_barrier import accepts_fewer_from
 from controller.core.model.events.attempts import JobPlaced
 from controller.core.model.job import NEVER, Job
+from controller.core.model.skipped_numbers import NONE_SKIPPED
 from controller.core.model.time_limits import ShortLimit
 from controller.core.placement.placer import Placement, Placer
 from controller.core.preemption.guards import GuardsOf
@@ -400,7 +401,9 @@ class Cycle:
         planned = None
         if (estimates.runs or rules.default_s < NEVER) and (rules.predicted or job.limit == NEVER):
             planned = estimates.planned(job, rules)
-        attempt = self.state.skipped.next_attempt(number, job.attempt)
+        # Compare first, because this is the path of every placement, and a loss is seldom accepted.
+        skipped = self.state.skipped
+        attempt = job.attempt + 1 if skipped is NONE_SKIPPED else skipped.next_attempt(number, job.attempt)
         places = placement.allocations
         quality, profile = placement.quality, self.profile
         apply(JobPlaced(number, now, attempt, places, quality, predicted, planned, profile, short))

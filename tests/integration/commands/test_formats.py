@@ -44,6 +44,8 @@ SHOWN = (
     "projects show vision",
     "queues",
     "quota",
+    "token list",
+    "whoami",
     "notify list",
     "notify outbox",
     "service",
@@ -101,6 +103,7 @@ NOT_SORTED = (
     "config explain project vision",
     "config diff",
     "version",
+    "whoami",
 )
 """Commands that show one thing, and lists with an order of their own."""
 
@@ -125,6 +128,7 @@ def cluster() -> Iterator[System]:
         made.corral("submit", "--name", 'a,"b";c', "--", "false")
         made.corral("reserve", "create", "fans", "--node", "gpu02", "--start", "+2h", "--for", "1h")
         made.corral("quota", "set", "user", "ada", "gpus=8", "soft.gpus=4")
+        made.corral("token", "create", "laptop", "--can", "read")
         made.corral("shares", "set", "vision", "3")
         made.await_jobs([3, 4, 5])
         yield made
