@@ -1,4 +1,4 @@
-"""Starts a child process of the agent whose result is read from a pipe."""
+"""Starts a child process of the agent. The child writes its result to a pipe, which the agent reads."""
 
 from __future__ import annotations
 

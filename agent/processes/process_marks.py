@@ -52,7 +52,7 @@ def load_key(spool: str) -> str:
             os.close(descriptor)
         os.rename(new, f"{spool}/{_KEY}")
     except OSError:
-        pass  # Continue with a key that is not stored. The next agent then creates another key.
+        pass  # Use the key although it is not stored. The next agent creates another key.
     return made
 
 
@@ -97,8 +97,8 @@ class MarkedProcess:
         return os.fsdecode(named[len(start) :]) if named.startswith(start) else ""
 
     def is_early(self, spool: str) -> bool:
-        """Return whether the process still has the environment of the fork server. Only supervisors, and
-        children of supervisors before exec, have this environment.
+        """Return whether the process still has the environment of the fork server. Only fork servers,
+        supervisors, and children of supervisors before exec have this environment.
         """
         return os.fsencode(f"{SPOOL_VARIABLE}={spool}") in self.environ
 

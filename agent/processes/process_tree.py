@@ -192,7 +192,8 @@ def attempts_with_processes(spool: str, secret: str) -> set[str]:
     a record. `secret` is the HMAC key of the spool.
 
     A process counts if it is a supervisor, or if its mark proves the attempt (`MarkedProcess.proves`). A name
-    in the environment is not enough, because every process can set its own environment.
+    in the environment is not enough, because every process can set its own environment. The result also
+    contains the process name of a fork server, which is no attempt.
     """
     found = set()
     for name in os.listdir("/proc"):

@@ -1,1 +1,3 @@
-"""The steps of srun in jobs: their records, and the socket on which srun and the agent exchange messages."""
+"""The steps (srun commands) of jobs: their records, the socket for messages between srun and the agent, and
+the task hosts.
+"""

@@ -14,7 +14,8 @@ from wire import trusted_paths
 
 _OLD_S = 3_600.0
 """An unused socket is removed this many seconds after it was created. A socket is unused if no process
-listens on it. Until then, srun waits for another agent of the same node, which may start.
+listens on it. It is not removed earlier, because srun waits at the socket until the next agent of the same
+node starts.
 """
 
 

@@ -25,7 +25,7 @@ from wire.text import printable
 _FILE = "steps"
 _CHECK_S = 1.0
 _RESERVED = 100
-"""The number of steps above MAX_STEPS for which one line in the file reserves the step numbers."""
+"""After the first MAX_STEPS steps, one line in the file reserves this many further step numbers."""
 _KILLED, _ENDED_WITH_JOB = 9, 15
 """The signals that are recorded as the end of a step: _KILLED if its srun was killed, _ENDED_WITH_JOB if the
 job ended during the step.
@@ -134,7 +134,7 @@ class StepRecords:
         try:
             descriptor = trusted_paths.open_file(path)
         except (OSError, trusted_paths.UntrustedPath):
-            return  # The attempt has no steps.
+            return  # No steps were recorded, or the file is not trusted.
         with open(descriptor, encoding="utf-8", errors="replace") as file:
             for line in file:
                 # Skip a line that was not written completely.
@@ -199,7 +199,9 @@ class StepRecords:
                 os.close(descriptor)
 
     def _check(self) -> None:
-        """Record the end of steps whose srun was killed while no agent ran on this host."""
+        """Record the end of the adopted steps whose srun no longer runs: it was killed, maybe while no agent
+        ran on this host. Check again after _CHECK_S seconds while an adopted step runs.
+        """
         for key, number in list(self._adopted):
             step = self._steps.get(key, {}).get(number)
             gone = step is None or not process_tree.runs_since(step.pid, step.pid_ticks)

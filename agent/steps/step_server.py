@@ -273,8 +273,9 @@ class StepServer:
         return True
 
     def _proved(self, connection: _Connection, hello: StepHello) -> Optional[AttemptKey]:
-        """Return the attempt that `hello`, the first message of a connection, names. Return None if the
-        connected process does not belong to this attempt, or if the mark in `hello` is wrong.
+        """Return the attempt that `hello`, the first message of a connection, names. Return None if this
+        attempt does not run on this node, if the connected process does not belong to the attempt, or if the
+        mark in `hello` is wrong.
         """
         key = parse_key(hello.attempt)
         if key is None or self._rank_of(key) is None:

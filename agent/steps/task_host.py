@@ -40,7 +40,9 @@ SOCKET = "tasks.sock"
 directory.
 """
 SPEC = b"spec "
-"""The beginning of a line with the launch spec of the next OpenShell, as base64."""
+"""The beginning of a line with a launch spec as base64. The launch spec is for the next OpenShell message,
+which starts a task.
+"""
 END = b"end "
 """The beginning of the line with which the agent ends all tasks and the task host. The reason follows in the
 same line.
@@ -90,12 +92,13 @@ class TaskHost:
     4. When the connection to the agent is lost, the tasks continue. OpenShell with the name of a known task
        connects srun to this task again: send all output after the first `received` bytes, and the exit status
        of an ended task. Drop the input that the task has not read, because srun sends this input again.
-    5. A task ends in four cases: its program exits, srun closes the task, the job ends, or no srun was
-       connected to the task for ALONE_S seconds.
+    5. A task ends in five cases: its program exits, srun closes the task, the job ends, no srun was connected
+       to the task for ALONE_S seconds, or too much input waits for the task (_MOST_WAITING).
 
     Invariant: srun gets each byte of the output once and in order, and the task gets each byte of its input
     once and in order. Cost: one Python process for each attempt on each node with tasks of srun from other
-    nodes, and at most 256 KiB for each task.
+    nodes; for each task at most STEP_WINDOW_BYTES of output and, normally, STEP_INPUT_WINDOW bytes of input
+    are kept.
     """
 
     def __init__(self, listener: socket.socket, directory: str) -> None:
@@ -124,7 +127,7 @@ class TaskHost:
             os.unlink(f"{self._directory}/{SOCKET}")
 
     def _wake(self) -> None:
-        """Let `run` call `_may_exit` now and then, also while no task runs."""
+        """Wake `run` every _IDLE_CHECK_S seconds, so that `run` calls `_may_exit` also while no task runs."""
         self._loop.call_later(_IDLE_CHECK_S, self._wake)
 
     def _may_exit(self) -> bool:
@@ -346,7 +349,7 @@ class TaskHost:
     def _tell_taken(self, task: _Task) -> None:
         self._send(task, InputTaken(task.request, task.stdin_taken, task.pmi_taken))
 
-    # --- output and ends ---
+    # --- output and end of tasks ---
 
     def _set_readers(self, task: _Task) -> None:
         for source in task.session.sources:
@@ -390,7 +393,10 @@ class TaskHost:
         os.close(source)
 
     def _check(self) -> None:
-        """Look for tasks that have ended, and again after _CHECK_S seconds as long as a task runs."""
+        """Report tasks that have ended. End tasks without a connection to srun for ALONE_S seconds, and all
+        tasks if the attempt's directory no longer exists. Check again after _CHECK_S seconds while a task
+        runs.
+        """
         now = time.monotonic()
         running = [task for task in self._tasks.values() if task.ended is None]
         for task in running:

@@ -252,7 +252,9 @@ class TaskHosts:
         self._requests.pop(request, None)
 
     def _lose(self, host: _Host) -> None:
-        """Close the connection to a task host that has exited, and report the end of its tasks."""
+        """Close the connection to a task host that has exited, and report the end of its tasks. If the task
+        host was ordered to exit, also kill the processes that its tasks have left.
+        """
         if self._hosts.get(host.key) is not host:
             return
         del self._hosts[host.key]

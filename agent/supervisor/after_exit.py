@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 LOST = "supervisor_lost"
 """The reason of an attempt that ended because its supervisor, or its container, was lost."""
 OUTPUT_TAIL = "output-tail"
-"""The file beside the record with the last lines of the files of --output and --error, if the job failed."""
+"""The file beside the record with the last TAIL_BYTES bytes of each file of --output and --error. It is
+written if a task failed or the end has a reason, such as the time limit.
+"""
 TAIL_BYTES = 4_096
 _TAIL_TIMEOUT_S = 5.0
 SWEEP_PAUSES_S = (0.01, 1.0)
@@ -112,8 +114,8 @@ def _keep_output_tail(launch: LaunchSpec) -> None:
 
 
 def _run_epilog(attempt: Supervisor) -> None:
-    """Run the epilog and remove the scratch directory. A failure is logged and does not change the result of
-    the job.
+    """Run the epilog, kill the processes that it leaves, and remove the scratch directory. A failure is
+    logged and does not change the result of the job.
     """
     launch = attempt.launch
     problem = hooks.run_hook(

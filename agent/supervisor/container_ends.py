@@ -33,15 +33,15 @@ def confirm_ends(attempt: Supervisor, now: float) -> None:
             found.state in (container_supervision.NO_ANSWER, container_supervision.RUNNING)
             and attempt.killing
         ):
-            # Do not wait for the container engine here. `finish_attempt` removes the container later, and
-            # waits until the container no longer exists.
+            # Do not wait for the end of the container, because the job is being killed. `finish_attempt`
+            # removes the container later, and waits until the container no longer exists.
             _task_ended_in_engine(attempt, pid, status)
         elif found.state == container_supervision.NO_ANSWER and (
             launch.is_podman or container_supervision.daemon_refused(launch)
         ):
-            # Do not wait until podman answers: the job's processes are descendants of this process, and the
-            # attempt ends only when none of them is left. If the docker daemon has refused the job's user,
-            # there is no container.
+            # Do not wait until podman answers, because the job's processes are descendants of this process,
+            # and the attempt ends only when none of them is left. Do not wait for a docker daemon that has
+            # refused the job's user either, because then there is no container.
             _task_ended_in_engine(attempt, pid, status)
         elif found.state == container_supervision.NO_ANSWER:
             attempt.engine_was_away = True

@@ -51,8 +51,8 @@ def act_when_due(attempt: Supervisor, now: float) -> None:
 
 
 def read_stop(attempt: Supervisor, default: str = "") -> None:
-    """Carry out the stop order in the spool. If there is no stop order and `default` is not empty, stop
-    the job for the reason `default`.
+    """Carry out the stop order in the spool. If there is no stop order and `default` is not empty, stop the
+    job for the reason `default`. Before the first task has started, only store the reason in `why`.
     """
     try:
         with open(f"{attempt.launch.directory}/stop", encoding="utf-8") as file:
@@ -83,8 +83,8 @@ def _stop(attempt: Supervisor, grace_s: float, saving_s: float) -> None:
 
 
 def _request_checkpoint(attempt: Supervisor) -> None:
-    """Send the checkpoint signal and run the checkpoint command. If no process handles the signal and
-    there is no command, end the job now.
+    """Send the checkpoint signal and start the checkpoint command. If no process handles the signal and no
+    command was started, end the job now.
     """
     launch = attempt.launch
     if launch.checkpoint_signal:
@@ -139,7 +139,8 @@ def check_lease(attempt: Supervisor) -> None:
     """End the job if its lease has expired. If it has not expired, plan the next check for the time at
     which the lease would expire.
 
-    The agent writes each renewal to one file in the spool. The supervisor reads this file only here.
+    The agent writes each renewal to one file in the spool. The supervisor reads this file only in this
+    function.
     """
     attempt.lease_at = None
     if attempt.launch.lease_s is None:

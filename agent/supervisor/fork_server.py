@@ -10,8 +10,8 @@ Algorithm
 3. If a supervisor exits with code 0, no process of its attempt is left.
 4. If a supervisor ends in any other way, the processes of its attempt are now children of this process,
    because this process is a subreaper. This includes processes that detached themselves. Kill every child
-   that is not a supervisor, and its descendants, until none is left. Only then fork a new supervisor, which
-   records the end.
+   that is not a supervisor, and its descendants, until none is left. Only then fork the new supervisor that
+   the agent has ordered for this attempt. The new supervisor records the end.
 5. A supervisor must record the end of its job before the lease, the grace and a margin have expired. A
    supervisor that has not recorded the end by then is stopped or hangs: kill the supervisor, write the reason
    to the record, and continue with step 4.

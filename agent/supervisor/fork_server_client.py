@@ -79,8 +79,8 @@ class ForkServerClient:
 
 
 class RestartedForkServer:
-    """A fork server that is started again whenever it has ended. `on_restart` is called after each restart:
-    launch specs that the earlier fork server has not carried out must be sent again.
+    """A fork server that is started again whenever it has ended. `on_restart` is called after each restart.
+    It must send again the launch specs that the earlier fork server has not carried out.
     """
 
     def __init__(self, hints: Path, log: Path, loop: EventLoop, on_restart: Callable[[], None]) -> None:
@@ -109,7 +109,9 @@ class RestartedForkServer:
         self._loop.on_writable(client.fileno(), client.flush if client.has_unsent else None)
 
     def _restart(self) -> None:
-        """Start another fork server. Exit if fork servers have failed too many times in a row."""
+        """Start another fork server. Raise AgentExit if the fork server cannot be started, or if more than
+        MAX_FAILURES fork servers in a row ended early.
+        """
         early = time.monotonic() - self._started_at < EARLY_END_S
         self._failures = self._failures + 1 if early else 0
         if self._failures > MAX_FAILURES:

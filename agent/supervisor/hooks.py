@@ -33,8 +33,8 @@ def run_hook(
     """Run a prolog or epilog and wait for its end. Return why the program failed, or an empty string if its
     exit code was 0 or `argv` is empty.
 
-    If this process gets SIGTERM while the program runs, `stop` is called, which reads the stop order. If
-    `stop` returns True, the program is killed.
+    If this process gets SIGTERM while the program runs, `stop` is called, which reads the stop order. The
+    program is killed if `stop` returns True, or if the program runs longer than `timeout_s` seconds.
     """
     if not argv:
         return ""

@@ -11,7 +11,8 @@ _CHECKPOINT = "CORRAL_CHECKPOINT"
 
 
 def choose_port(launch: LaunchSpec) -> str:
-    """If MASTER_PORT is in use, choose another port, and return an empty text.
+    """Choose another port for the job if the port in the variable MASTER_PORT is in use. Return an empty
+    text.
 
     The port of a gang cannot be changed, because the other members have already received it. If this port is
     in use, return a reason that begins with `port_in_use`: the attempt ends with this reason, and the
@@ -30,15 +31,16 @@ def choose_port(launch: LaunchSpec) -> str:
 
 
 def find_checkpoint(launch: LaunchSpec) -> None:
-    """Set the environment variable with the checkpoint from which the job resumes, or delete the variable if
-    there is no checkpoint. The caller runs the prolog first, because the prolog may mount the file system
-    with the checkpoint.
+    """Set the variable CORRAL_CHECKPOINT to the checkpoint from which the job resumes, or delete the variable
+    if there is no checkpoint. Do nothing if the job has no such variable. Call this function after the
+    prolog, because the prolog may mount the file system with the checkpoint.
     """
     env = launch.env
     if _CHECKPOINT not in env:
         return
     found = directory.checkpoint_to_resume(launch, env[_CHECKPOINT])
-    # For apptainer, also set the copies of the variable whose names have the prefix APPTAINERENV_.
+    # Also set or delete the copy of the variable for apptainer (prefix APPTAINERENV_) or singularity (prefix
+    # SINGULARITYENV_).
     for name in [name for name in env if name.endswith(_CHECKPOINT)]:
         if found:
             env[name] = found

@@ -40,8 +40,8 @@ class Supervisor:
 
     Life of a job
     1. Become a subreaper, so that every process of the job stays a descendant. Record `claimed`.
-    2. Create the scratch directory, run the prolog, find the newest checkpoint and a free port. A gang member
-       records `ready` and waits for the file `go`.
+    2. Create the scratch directory, run the prolog, find a free port and the checkpoint from which the job
+       resumes. A gang member records `ready` and waits for the file `go`.
     3. Enter the cgroup, start the tasks, record `started`.
     4. Sleep until a child exits, until SIGTERM shows that a stop order was written, or until the time of a
        planned action: warning, time limit, end of the lease, log or scratch check, SIGTERM or SIGKILL.
@@ -176,9 +176,9 @@ class Supervisor:
         finish_attempt(self)
 
     def _prepare(self) -> None:
-        """Prepare the start of the job: create the scratch directory, run the prolog, find the newest
-        checkpoint and a free port. A gang member then waits for the file `go`. A stop order also ends the
-        prolog. Processes that the prolog leaves are ended with the job.
+        """Prepare the start of the job: create the scratch directory, run the prolog, find a free port and
+        the checkpoint from which the job resumes. A gang member then waits for the file `go`. A stop order
+        also ends the prolog. Processes that the prolog leaves are ended with the job.
         """
         launch = self.launch
         if launch.scratch_dir:

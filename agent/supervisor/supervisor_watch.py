@@ -56,8 +56,8 @@ class SupervisorWatch:
 
 
 class SupervisorWatches:
-    """The supervisors that the agent watches, by attempt. `on_exit` is called in the event loop when one has
-    exited.
+    """The supervisors that the agent watches, by attempt. `on_exit` is called in the event loop when a
+    supervisor has exited.
     """
 
     def __init__(

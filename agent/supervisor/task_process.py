@@ -1,5 +1,5 @@
 """Starts the tasks of a job. Uses posix_spawn for a task that runs as the agent's user, without cgroup v2,
---output and --error. Any other task needs a fork.
+--output and --error, if its umask takes no right from the owner of new files. Any other task needs a fork.
 """
 
 from __future__ import annotations

@@ -22,8 +22,9 @@ FILE = "audit.jsonl"
 MIB = 1 << 20
 DAY_S = 86_400
 WINDOW_S, MOST_EQUAL = 10.0, 10
-"""Of equal refusals, at most MOST_EQUAL are recorded in WINDOW_S seconds. The next entry has the number of
-the others, so a flood of refusals cannot push other entries out of the log."""
+"""Of equal refusals, at most MOST_EQUAL are recorded in WINDOW_S seconds. The next recorded one has the
+number of those that were left out. So a flood of refusals cannot push other entries out of the log.
+"""
 MOST_KEYS = 10_000
 SYSLOG_PRIORITY = b"<86>corral-audit: "
 
@@ -79,7 +80,8 @@ class AuditLog:
         try:
             os.write(self._file, line)
         except OSError as error:
-            # The change is already on disk, so its answer is sent. The controller's log has the entry.
+            # Do not refuse the request, because its change is already on disk. Write the entry to the
+            # controller's log.
             log.error("an entry of the audit log is lost: %s: %s", error.strerror, line.decode())
             return
         self.seq, self.head = entry.seq, head
@@ -107,8 +109,8 @@ class AuditLog:
         return AuditPage(tuple(found), self.seq, self.head, broken)
 
     def _repeated(self, entry: AuditRecord) -> int | None:
-        """Return the number of equal refusals that were left out since the last recorded one; None if this
-        refusal is left out, too.
+        """Return None if this refusal must be left out. Otherwise return the number of equal refusals that
+        were left out since the last recorded one.
         """
         key = (entry.caller, entry.token, entry.address, entry.action, str(entry.status))
         now = time.monotonic()

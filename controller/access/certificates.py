@@ -29,7 +29,7 @@ class OwnAuthority:
     1. At the first start, make a key and a self-signed certificate of the authority. Clients pin the
        authority, so it must not change; it is valid for 20 years.
     2. At each start, make a new key and certificate for the controller, with all names by which clients may
-       reach it. `renew` makes another one before it expires. Clients do not notice this.
+       reach it. `renew` makes another certificate before this one expires. Clients do not notice the change.
 
     The authority can sign no other authorities. Its key never leaves this directory.
     """

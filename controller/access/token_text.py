@@ -3,8 +3,8 @@
 1. KIND is user, robot or session. ID names the token in lists and in the audit log, and is no secret.
 2. SECRET is 32 random characters (160 bits). Only the SHA-256 hash of the whole text is stored. A slow hash
    is not necessary, because 2^160 secrets cannot be tried.
-3. CRC is the CRC-32 of the text before it. With it, a mistyped token is told from a wrong one, and scanners
-   of source code find tokens without false alarms.
+3. CRC is the CRC-32 of the text before it. With the CRC, the controller distinguishes a mistyped token from
+   an unknown token, and scanners of source code find tokens without false alarms.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TEXT = re.compile(rf"corral_({'|'.join(KINDS)})_([a-z2-7]{{10}})_([a-z2-7]{{32}
 
 
 class Mistyped(Exception):
-    """Raised for a text that begins as a token, and whose check sum is wrong."""
+    """Raised for a text that begins with `corral_` but is no token: its form or its check sum is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ def new_token(kind: str) -> NewToken:
 
 
 def id_in(text: str) -> str | None:
-    """Return the id in the text of a token; None if the text is not of this form. Raise Mistyped if the form
-    or the check sum of a text that begins with `corral_` is wrong.
+    """Return the id in the text of a token; None if the text does not begin with `corral_`. Raise Mistyped if
+    the text begins so, but its form or its check sum is wrong.
     """
     if not text.startswith("corral_"):
         return None

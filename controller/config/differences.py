@@ -142,7 +142,9 @@ def digest(config: Config) -> str:
 
 
 def policy_text(config: Config) -> str:
-    """Return the tables that affect scheduling decisions, as JSON for the journal."""
+    """Return the tables that affect scheduling decisions, as JSON for the journal. Hook and metrics plugins
+    are left out.
+    """
     tables = config.model_dump(mode="json", include=set(DECIDING), exclude_none=True)
     for name in ("hooks", "metrics"):
         tables["plugins"].pop(name, None)

@@ -105,8 +105,8 @@ class _Scanner:
 
     def _inside(self, key: Key, counts: dict[Key, int]) -> Key:
         """Return the full key of a table, with array indices. For example, `[a.b]` after `[[a]]` is a table
-        in the last element of the array `a`. `counts` contains the index of the last element of each array so
-        far.
+        in the last element of the array `a`. `counts` contains, for each array, the index of its last element
+        that was read.
         """
         full: Key = ()
         for part in key:

@@ -14,8 +14,8 @@ from controller.watchers.counters import ControllerCounters, Histogram
 
 
 def activity_metrics(counters: ControllerCounters, seq: int, started_at: float) -> Iterator[Sample]:
-    """Yield the counts of job starts, job ends, preemptions, failures, journal entries and requests, and the
-    times of the controller's start and of the latest scheduling cycle.
+    """Yield the counts of job starts, job ends, preemptions (also their GPU-hours), failures, journal entries
+    and requests, and the times of the controller's start and of the latest scheduling cycle.
     """
     jobs = counters.jobs
     yield from (m.JOBS_ENDED(count, *key) for key, count in sorted(jobs.ended.items()))

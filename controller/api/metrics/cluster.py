@@ -25,8 +25,8 @@ _LIVE = tuple(state for state in SHOWN_STATES if not state.terminal)
 
 
 def cluster_metrics(engine: Engine) -> Iterator[Sample]:
-    """Yield the numbers of jobs, nodes and GPUs in each state, the fragmentation of the free GPUs, and the
-    used part of each quota.
+    """Yield the numbers of jobs, nodes and GPUs in each state, the queued jobs by reason, the wait alarms,
+    the most free GPUs on one node, the fragmentation of the free GPUs, and the used part of each quota.
     """
     state = engine.state
     jobs = Counter(job.state for job in state.live())
@@ -60,8 +60,8 @@ def _quotas(state: State) -> Iterator[Sample]:
 
 
 def gpu_metrics(engine: Engine, readings: Mapping[str, Mapping[str, GpuSample]]) -> Iterator[Sample]:
-    """Yield for every GPU 1 if it can get jobs, and 0 if not. For each GPU on a connected node, also yield
-    its latest measurements.
+    """Yield 1 for every GPU whose health state is OK, and 0 for every other GPU. For each GPU on a connected
+    node, also yield its latest measurements.
     """
     for node in engine.state.nodes:
         samples = readings.get(node.name, {}) if node.up else {}
@@ -79,8 +79,8 @@ def gpu_metrics(engine: Engine, readings: Mapping[str, Mapping[str, GpuSample]])
 
 
 def engine_metrics(engines: Engines, now: float) -> Iterator[Sample]:
-    """Yield for every execution engine whether it answers, its attempts, and its failures. For every machine
-    pool, also yield its machines and their money.
+    """Yield for every execution engine whether it answers, the numbers of its attempts, and of its failures.
+    For every machine pool, yield its machines, orders and failures, and the money spent today.
     """
     for name, driver in sorted(engines.drivers.items()):
         found = Counter(each.presence for each in driver.attempts if each.record.ended_at is None)

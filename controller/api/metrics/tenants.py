@@ -16,8 +16,8 @@ DAY_S = 86_400.0
 
 
 def accounting_metrics(daemon: Daemon) -> Iterator[Sample]:
-    """Yield the GPU-hours and the longest wait of each project in the last day, and the idle and lost
-    GPU-hours by cause.
+    """Yield the used, entitled and demanded GPU-hours, the fairness points and the longest wait of each
+    project in the last day, and the idle and lost GPU-hours by cause.
     """
     now = daemon.now()
     daemon.accounting.close_until(daemon.engine, now)
@@ -49,8 +49,8 @@ def service_metrics(engine: Engine, now: float) -> Iterator[Sample]:
 
 
 def estimate_metrics(engine: Engine) -> Iterator[Sample]:
-    """Yield how many run times and start times were estimated, and the sum of the errors of these estimates,
-    so that a monitoring system can compute the mean error.
+    """Yield how many run times (by user) and start times (by kind) were estimated, how many estimates were
+    too short, and the sums of the errors, so that a monitoring system can compute the mean error.
     """
     known = engine.state.estimates
     for user, run in sorted(known.scores.items()):

@@ -68,11 +68,12 @@ class Caller:
     role: Role
     read_only: bool = False
     token: str = ""
-    """The id of the token that the request was sent with; empty on the unix socket. `token` and `token.read`
-    are the tokens in the state directory."""
+    """The id of the token that the request was sent with; empty on the unix socket. The ids `token` and
+    `token.read` stand for the tokens in the files of these names in the state directory.
+    """
     can: frozenset[Ability] = ALL
     projects: frozenset[str] | None = None
-    """The only projects that the token may concern; None for all projects."""
+    """The only projects with whose jobs the token can be used; None for all projects."""
     operated: frozenset[str] = frozenset()
     """The projects of which the user is an operator."""
     robot: str = ""
@@ -269,7 +270,9 @@ def _operates_project(need: Need, caller: Caller, owner: Owner | None) -> bool:
 
 
 def _token_refusal(need: Need, caller: Caller, owner: Owner | None) -> Refusal | None:
-    """Return the refusal if the token of the request does not have the ability or the project."""
+    """Return the refusal if the token of the request does not have the ability or the project, or if a token
+    may not be used to make tokens; otherwise None.
+    """
     if need.can not in caller.can:
         has = ", ".join(ability.value for ability in Ability if ability in caller.can) or "nothing"
         hint = f"It can: {has}. 'corral token create --can {need.can.value}' makes another token."
@@ -290,7 +293,8 @@ def _token_refusal(need: Need, caller: Caller, owner: Owner | None) -> Refusal |
 
 
 def within(caller: Caller, can: frozenset[Ability], projects: frozenset[str] | None) -> Caller:
-    """Return the caller with at most these abilities and projects.
+    """Return the caller with at most these abilities and projects. If `projects` is None, the projects stay
+    as they are.
 
     The role becomes the highest role that the abilities need. So a token of root that can only submit does
     not have the other rights of root, such as priorities above the ceilings.

@@ -52,7 +52,7 @@ CLIENT_LEFT = 499
 """The status in the audit log of a request whose client has closed the connection before the answer."""
 
 RENEWAL_S = 86_400.0
-"""Seconds between two looks at the expiry of the controller's certificate."""
+"""Seconds between two checks whether the controller's certificate expires soon."""
 
 log = logging.getLogger("corral.api")
 
@@ -135,7 +135,7 @@ class Server:
             self._listen_on(private, private=True)
 
     def _renew(self) -> None:
-        """Renew the controller's certificate in time, and look again every day."""
+        """Renew the controller's certificate if it expires soon, and check again after RENEWAL_S seconds."""
         if self._own_authority is not None:
             self._own_authority.renew()
         self._renewal = asyncio.get_running_loop().call_later(RENEWAL_S, self._renew)
@@ -165,7 +165,8 @@ class Server:
         try:
             response = await self._carry_out(request, audited)
         except asyncio.CancelledError:
-            # The client has closed the connection. The engine may carry the change out all the same.
+            # Record the request although the client has closed the connection, because the engine may still
+            # carry out the change.
             self._record(request, audited, CLIENT_LEFT, "the client closed the connection; see the events")
             raise
         except Exception as error:
@@ -195,7 +196,7 @@ class Server:
         return response
 
     def _record(self, request: web.BaseRequest, audited: AuditedRequest, status: int, problem: str) -> None:
-        """Add the request to the audit log, if the request belongs into the log."""
+        """Add the request to the audit log if `AuditedRequest.is_recorded` returns True."""
         if audited.is_recorded(status):
             address, daemon = peer_address(request), self._daemon
             self._audit.record(
@@ -293,7 +294,7 @@ class Server:
             connection.note_token()
             return caller
         if header is not None and header.partition(" ")[2].strip().startswith("corral_"):
-            # A client on the unix socket that sends a token wants the rights of the token only.
+            # Give a client that sends a token only the rights of the token, also on the unix socket.
             return await self._identity.of_token(header)
         return await self._identity.of_uid(connection.uid)
 

@@ -30,7 +30,9 @@ class AuditedRequest:
         """True if the request reads the output of another user's job."""
 
     def is_recorded(self, status: int) -> bool:
-        """Return whether the request belongs into the log: a change, a refusal, or output of another user."""
+        """Return whether the audit log gets the request: a change, a request without the right or the token
+        for it (status 401 or 403), or a read of another user's output.
+        """
         if status in (401, 403):
             return True
         route = self.route
@@ -41,7 +43,7 @@ class AuditedRequest:
     def entry(
         self, state: State, method: str, address: str, status: int, problem: str, at: float
     ) -> AuditRecord:
-        """Return the entry, without its number and its hash."""
+        """Return the entry of the request for the audit log. AuditLog sets its number and its hash."""
         caller, route = self.caller, self.route
         now = snapshot(state, self.path, route.path) if self.before and route is not None else {}
         before, after = changes(self.before, now)
@@ -63,7 +65,9 @@ class AuditedRequest:
 
 
 def snapshot(state: State, path: Mapping[str, str], route: str) -> dict[str, Any]:
-    """Return the properties of the objects that a request to this route names in its path."""
+    """Return the properties that a request to this route may change: those of the object that its path names,
+    the hash of the configuration, or the fair-share weights. Secrets are left out.
+    """
     found: dict[str, Any] = {}
     if "job" in path and (job := state.find(path["job"])) is not None:
         found = {**encode(job.spec), "state": job.state.value, "held": job.held}

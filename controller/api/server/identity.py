@@ -137,7 +137,8 @@ class Identity:
 
     async def of_record(self, record: TokenRecord) -> Caller:
         """Return the caller of requests with this token. The role of the user, and the table of the robot in
-        scheduler.toml, are read again for each request, so that a change applies at once.
+        scheduler.toml, are read again for each request, so that a change applies at once. A session of
+        `corral login` keeps the role that it got at its login.
         """
         if await self.privileged_user(record.user):
             if record.kind != "user":

@@ -19,8 +19,8 @@ def leader_address(daemon: Daemon, request: web.BaseRequest) -> str:
     client cannot reach the leader there.
 
     Without `[api] url`, a controller announces the address on which it listens. This may be a unix socket or
-    a loopback address, which means another controller, or none, on any other host. Such an address is given
-    only to clients on the host of the leader.
+    a loopback address. On another host, such an address leads to another controller or to none, so it is
+    given only to clients on the host of the leader.
     """
     leader = daemon.standby.leader if daemon.standby is not None else None
     if leader is None:

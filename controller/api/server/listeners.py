@@ -124,8 +124,8 @@ def open_tcp(address: str) -> socket.socket:
 class Handshakes:
     """Counts the TLS handshakes of each address that are not complete.
 
-    A connection counts in ConnectionLimit only after its handshake. Without a limit of their own, clients
-    that connect and send nothing would take all file descriptors.
+    A connection counts in ConnectionLimit only after its handshake. Without a separate limit for handshakes,
+    clients that connect and send nothing would take all file descriptors.
     """
 
     def __init__(self) -> None:
@@ -176,7 +176,9 @@ class Acceptor:
         self._connections = connections
         self._loop = asyncio.get_running_loop()
         self._tasks: dict[asyncio.Task[object], None] = {}
-        """The connections that are being made, the oldest first."""
+        """The tasks that set up accepted connections, the oldest first. With TLS, a task ends with the
+        handshake.
+        """
         self._handshakes = Handshakes()
         self._pause: asyncio.TimerHandle | None = None
         line.setblocking(False)
@@ -216,8 +218,8 @@ class Acceptor:
             task = self._loop.create_task(self._connect(line))
             self._tasks[task] = None
             if self._tls is not None and len(self._tasks) > MOST_HANDSHAKES:
-                # Remove the oldest one now, because its cancel takes effect only in a later iteration, and
-                # each of the connections of this iteration must replace another one.
+                # Remove the oldest task from the dict now, because cancel() takes effect only in a later
+                # iteration, and each connection of this iteration must replace another one.
                 oldest = next(iter(self._tasks))
                 del self._tasks[oldest]
                 oldest.cancel()

@@ -74,7 +74,7 @@ class WeightedPlugin(WithOptions):
 
 
 def _absolute(text: str) -> str:
-    # Refuse a relative path, because it would depend on the working directory from which the daemon was
+    # Refuse a relative path, because it would depend on the working directory in which the controller was
     # started.
     if text and not Path(text).expanduser().is_absolute():
         raise ValueError(f"{text!r} is not an absolute path; start it with / or ~/")

@@ -33,7 +33,7 @@ def _is_loopback(host: str) -> bool:
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
-        return False  # The address of a host name can change.
+        return False  # A host name counts as no loopback address, because its address can change.
 
 
 class ClusterSection(Section):

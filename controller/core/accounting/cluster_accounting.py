@@ -76,7 +76,7 @@ _LOSSES = {
     Reason.GPU_ERROR: GPU_FAULT,
     Reason.TIME_LIMIT: TIME_LIMIT,
 }
-"""The cause under which lost work is reported. The key is the reason why the attempt ended."""
+"""For each reason why an attempt ended: the cause under which the lost work of the attempt is reported."""
 _WITHOUT_USE = {
     StartEstimated,
     WaitAlarmed,
@@ -214,7 +214,9 @@ class ClusterAccounting:
             self._settled_at = self._close_step(engine.state, self._settled_at, min(end, hour_ends), idle)
 
     def observe(self, state: State, happened: Iterable[Event], now: float) -> None:
-        """Count again the GPUs of the jobs that these events have changed at `now`."""
+        """Count again the GPUs of the jobs that these events have changed at `now`. Add starts, ends and lost
+        work of jobs to the figures.
+        """
         jobs: dict[int, None] = {}
         for event in happened:
             kind = type(event)

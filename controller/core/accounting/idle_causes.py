@@ -62,10 +62,11 @@ from controller.core.state.state import State
 from wire.names import WHOLE_GPU, Reason
 
 LANES = 512
-"""The most lanes (groups of waiting jobs with the same request) that are examined, in the order of their
-first jobs."""
+"""The most lanes (lists of waiting jobs with the same request) that are examined, in the order of their first
+jobs.
+"""
 JOBS = 256
-"""The most jobs of one lane (group of waiting jobs with the same request) that are examined."""
+"""The most jobs of one lane (list of waiting jobs with the same request) that are examined."""
 
 
 class IdleCause(StrEnum):
@@ -122,7 +123,8 @@ class IdleSampler:
 
     def __init__(self) -> None:
         self._placers: dict[str, tuple[Cycle, Placer]] = {}
-        """The placer without scores for each scheduler profile, by the profile's Cycle."""
+        """For each scheduler profile, by name: a placer without scores, and the Cycle for which it was made.
+        """
         self._equal_jobs: dict[Lane, tuple[int, list[list[Job]]]] = {}
         """The result of `_jobs_by_group` for each lane of the last sample, with the version of the lane at
         that time."""

@@ -18,8 +18,8 @@ from wire.names import PRIORITIES
 from wire.text import duration, printable
 
 BOUND_POINTS = 3.0
-"""The report comments on a tenant (row) if its deviation is larger than this. The deviation is the difference
-between the used and the entitled GPU-hours, in percent of all GPU-hours of the cluster.
+"""The report comments on a tenant (row) if its used GPU-hours differ from its entitled GPU-hours by more than
+this. Unit: percent of all GPU-hours of the cluster.
 """
 LEAST_GPU_HOURS = 1.0
 """The report does not comment on a difference of fewer GPU-hours than this."""

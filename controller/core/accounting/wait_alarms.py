@@ -81,8 +81,8 @@ class WaitAlarms:
 
     def due(self, state: State, factor: float, now: float) -> Iterator[NoteLongWait]:
         """Yield an input for each waiting job that needs an alarm now, the longest wait first. A job needs an
-        alarm when its wait is longer than `factor` times the usual wait of its group. A `factor` of 0
-        disables the alarms.
+        alarm when it has waited at least LEAST_S, and longer than `factor` times the usual wait of its group.
+        A `factor` of 0 disables the alarms.
         """
         if not factor:
             return

@@ -76,8 +76,8 @@ class Cycle:
         self.lifts_deadlines = pipeline.deadlines is DeadlinePolicy.LIFT
         """True if a job that must start now to meet its deadline is tried before all other jobs."""
         self.head: QueueEntry | None = None
-        """The first job that could not start in the last cycle that tried all lanes; None with conservative
-        backfill.
+        """The job at which the last cycle that tried all lanes stopped: it neither fitted nor could preempt
+        others. None without such a job, and with conservative backfill.
         """
         self._own_reservations = QueueReservations(state, placer, self.runtime)
         self.easy = FirstReservation(self)
@@ -152,7 +152,8 @@ class Cycle:
 
         If nothing has changed since the last cycle, steps 2 and 3 are skipped, and step 4 tries only new
         jobs. With conservative backfill every waiting job has a reservation. Steps 2 to 4 are then replaced
-        by one step: start the jobs whose reserved start has come.
+        by one step: start the jobs whose reserved start has come. With `[scheduler] slice_s`, SlicePass
+        replaces steps 2 to 4.
 
         `overran` is True if a job has run longer than predicted. The cycle then tries all waiting jobs again.
 
@@ -401,7 +402,8 @@ class Cycle:
         planned = None
         if (estimates.runs or rules.default_s < NEVER) and (rules.predicted or job.limit == NEVER):
             planned = estimates.planned(job, rules)
-        # Compare first, because this is the path of every placement, and a loss is seldom accepted.
+        # Call `next_attempt` only if `corral admin accept-loss` has skipped attempt numbers. This is seldom,
+        # and every start of a job runs this code.
         skipped = self.state.skipped
         attempt = job.attempt + 1 if skipped is NONE_SKIPPED else skipped.next_attempt(number, job.attempt)
         places = placement.allocations

@@ -30,9 +30,9 @@ async def check_extension(
     call: Call, job: Job, changes: Mapping[str, Any], extend_s: float
 ) -> CheckedChanges | Refusal:
     """Return the changes of a job, with the extension `extend_s` (seconds) converted to a time limit. Return
-    a refusal if the job has no time limit to extend. For a caller that is not an operator, if users may
-    extend their own jobs, also return a refusal if the longer limit would delay the promised start of another
-    job, or if the forecast takes too long.
+    a refusal if the job has no time limit to extend. If users may extend their own jobs, a forecast checks
+    the longer limit of a running job, unless the caller is an operator: return a refusal if the limit would
+    delay a promised start or a reservation, or if the forecast takes too long.
     """
     if extend_s and job.limit == NEVER:
         return Refusal("conflict", f"job {job.label} has no time limit to extend", LIMIT)

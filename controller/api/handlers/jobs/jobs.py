@@ -78,7 +78,7 @@ async def _deadline_notes(call: Call, user: str, job: int) -> tuple[str, ...]:
     """Return a sentence about the job's deadline as a tuple. If the job will miss the deadline, the sentence
     names a change that would help.
 
-    The result is empty if the forecast takes too long.
+    The result is empty if the job has no deadline, or if the forecast takes too long.
     """
     try:
         note = await call.daemon.questions.ask(user, deadline_note, job, now=call.daemon.now)

@@ -24,8 +24,9 @@ MOST, MOST_OF_USER = 400, 64
 answer lists at most 600 jobs, so 400 answers need at most about 40 MB.
 """
 CONFIRMED_S = 60.0
-"""Seconds for which further requests may refer to an answer that was checked. A change of several nodes is
-several requests, and the first of them changes the effect of the others.
+"""For this many seconds after an answer was checked, further requests that name the answer are accepted
+without a check. For example, a drain of several nodes is several requests, and the first request changes the
+effect of the later ones.
 """
 GREW_S, GREW_PART = 600.0, 0.1
 """A delay counts as greater than the shown delay if the difference is more than GREW_S seconds and more than
@@ -109,8 +110,8 @@ def facts_of(state: State, request: WhatIf) -> dict[str, str]:
 
 
 def changed_facts(shown: ShownEffect, state: State) -> list[str]:
-    """Return what has changed since the answer about the jobs, nodes and tenants that the change concerns, as
-    clauses for users.
+    """Return which of the jobs, nodes and tenants that the change concerns have changed since the answer was
+    made, as clauses for users.
     """
     return [
         f"{name} has changed" if name.startswith("quota") else f"{name} is {fact} (was {shown.facts[name]})"
@@ -120,7 +121,7 @@ def changed_facts(shown: ShownEffect, state: State) -> list[str]:
 
 
 def refuse_if(found: list[str]) -> None:
-    """Raise Rejected with the first of these clauses if there is one."""
+    """Raise Rejected with the first NAMED of these clauses. Do nothing if `found` is empty."""
     if found:
         more = f", and {len(found) - NAMED:,} more" if len(found) > NAMED else ""
         raise rejected(
@@ -165,7 +166,9 @@ def _start(answer: WhatIfAnswer, shift: Shift) -> float:
 
 
 def _covered(shown: WhatIfAnswer, shift: Shift) -> bool:
-    """Return whether the shown answer covers the start of a job, so that its absence there means no delay."""
+    """Return whether the shown answer would list the job if the change delayed it: without the change, the
+    job starts within the time that the answer covers.
+    """
     return shown.covers_until is None or (shift.was is not None and shift.was < shown.covers_until)
 
 

@@ -111,8 +111,8 @@ async def _submit_of(call: Call, request: WorkloadRequest) -> job_inputs.SubmitW
 
 
 async def _ordered(call: Call, given: Input) -> WorkloadAnswer:
-    """Pass a command about a workload to the engine. Return the workload after the command, and the jobs that
-    the command concerned.
+    """Pass a command about a workload to the engine. Return the workload after the command, and the ids of
+    the jobs that the command has queued or cancelled.
     """
     reply = await call.daemon.ask(given)
     if isinstance(reply, Refusal):

@@ -38,7 +38,9 @@ async def need_user(call: Call, user: str, where: str) -> None:
 
 
 async def need_share(call: Call, share: str) -> None:
-    """Raise Rejected if the organisation, project or user of a tenant is not known."""
+    """Raise Rejected if the organisation, project or user in the name of a tenant (such as vision or
+    vision/ada) is not known.
+    """
     project, bar, user = share.partition("/")
     known = {*known_projects(call), *call.daemon.config.organisations}
     if project not in known:
@@ -109,7 +111,7 @@ def _has_account(user: str) -> bool:
 
 
 def _users(call: Call) -> set[str]:
-    """Return the users in scheduler.toml, and all users with a job."""
+    """Return the users in scheduler.toml, and all users that have had a job."""
     config = call.daemon.config
     return {
         *config.access.operators,
@@ -123,7 +125,7 @@ def _users(call: Call) -> set[str]:
 
 
 def known_projects(call: Call) -> set[str]:
-    """Return the projects in scheduler.toml, and all projects with a job."""
+    """Return the projects in scheduler.toml, the default project, and all projects that have had a job."""
     config = call.daemon.config
     return {
         DEFAULT_PROJECT,
@@ -133,8 +135,8 @@ def known_projects(call: Call) -> set[str]:
 
 
 def _seen(state: State, config: Config) -> Iterable[tuple[str, str]]:
-    """Return the (project, user) pairs of all jobs so far. The fair-share tree keeps the pairs even after the
-    jobs are deleted.
+    """Return the (project, user) pairs of all present and deleted jobs. The fair-share tree keeps a pair when
+    its jobs are deleted.
     """
     organisations = config.organisations
     for path in state.shares.accounts:

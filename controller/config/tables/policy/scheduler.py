@@ -89,7 +89,9 @@ FILTERS = ("available", "capacity", "gpu", "image", "selector", "affinity", "tai
 
 
 class WaitingSection(Section):
-    """Rules for jobs that wait for other jobs, for files or for a begin time."""
+    """Rules for waiting jobs: jobs whose dependency can no longer be met, jobs that wait for files, and the
+    raise of the priority of jobs that have waited long.
+    """
 
     hopeless: Literal["cancel", "hold"] = "cancel"
     data_roots: list[PlainPath] = []
@@ -160,7 +162,9 @@ class OvercommitSection(Section):
 
 
 class QuotaSection(WithOptions):
-    """The plugin from which the controller reads quotas, and the options of the plugin."""
+    """The plugin from which the controller reads quotas, the options of the plugin, the time window of quotas
+    on GPU-hours, and the rules for soft limits and for reclaim.
+    """
 
     provider: Name = "local"
     window_s: float = Field(604_800.0, ge=3_600, le=2_678_400)

@@ -21,8 +21,9 @@ def rationed_users(cycle: Cycle, now: float) -> frozenset[SharePath]:
     """Return the users, as paths in the fair-share tree, whose jobs backfill tries after all other jobs.
 
     Algorithm
-    1. Take the projects that have used more than their shares. All other projects are left out: they would
-       get even less if some of their users came last.
+    1. Take the projects that have used more than their shares. For a project in an organisation, compare the
+       use and the share of the organisation. All other projects are left out: they would get even less if
+       some of their users came last.
     2. Divide the use of each of these projects into parts, by the weights of its users with jobs
        (`ShareTree.part_of_project`).
     3. Return the users above their parts (ABOVE), if another user with waiting jobs in the same project is

@@ -21,8 +21,8 @@ processes are killed, waited for and reported.
 
 @dataclass(frozen=True, slots=True)
 class BackfillReservation:
-    """The backfill reservation of a waiting job: its latest start, and the nodes and GPUs that are reserved
-    for it.
+    """The backfill reservation of a waiting job: the nodes and GPUs that are reserved for the job, and from
+    when to when.
     """
 
     job: int

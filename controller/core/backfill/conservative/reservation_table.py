@@ -52,8 +52,8 @@ class ReservationTable:
     operators' reservations at the last build. If one of these versions has changed, the table is stale and is
     built again. `_room_version` and `_change_count` are the values of the node counters at the last `sync`.
     `edition` grows when a reservation is dropped or moved, because other queues that share the table may then
-    find earlier starts. `openings` grows when resources become free earlier than expected: a job ended early,
-    or a reservation was dropped or moved.
+    find earlier starts. `openings` grows when resources become free earlier than expected (a job ended early,
+    or a reservation was dropped or moved), and when the table is built again.
 
     Example: node gpu01 is busy until 10:00, and job 7 reserves it from 10:00 to 12:00. A job of 30 minutes
     needs the whole node. This job can start at 12:00, or at 10:00 if the reservation of job 7 is dropped.

@@ -19,7 +19,8 @@ Amounts = tuple[int, int, int]
 """(thousandths of a CPU, MiB of memory, MiB of scratch)."""
 FirstStart = tuple[float, RowSet, FreeResources | None]
 """A first start: a time, the nodes on which a request can start at that time, and the resources that stay
-free on a node while the request runs. The resources are None for nodes without GPUs.
+free on a node while the request runs. The resources are None for nodes on a shared timeline, which have no
+GPUs.
 """
 
 

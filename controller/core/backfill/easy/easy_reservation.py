@@ -392,7 +392,7 @@ def earliest_reservation(
     state: State, placer: Placer, ask: ResourceRequest, job: int, now: float
 ) -> EasyReservation | None:
     """Return the start that EASY backfill guarantees to a job that cannot start now. Return None if the job
-    does not fit on an idle cluster.
+    would not fit when all running jobs have ended, or only after the end of the reservation that it names.
 
     A job with `--min-nodes` first waits for all its nodes (the assembly time), and then accepts fewer nodes.
     It has two possible starts: on all nodes, and on the fewest nodes after the assembly time. The earlier
