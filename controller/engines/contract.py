@@ -187,8 +187,8 @@ class ForeignLimit:
 
 @dataclass(frozen=True, slots=True)
 class ForeignQuota:
-    """The limits of one namespace or account of an engine, and the amounts in use there. A limit that is None
-    is not set there.
+    """The limits of one namespace or account of an engine, and the amounts in use there. If a limit is None,
+    the engine does not set it.
     """
 
     hard: Limits
@@ -197,8 +197,9 @@ class ForeignQuota:
 
 @dataclass(frozen=True, slots=True)
 class PilotAgent:
-    """What the agent of a pilot node needs to know: its node's name in Corral, the settings for jobs, the
-    controller's name for leases, and the controller's epoch.
+    """The values with which an engine starts the agent of a pilot node: the node's name in Corral, the
+    settings for jobs, the name by which the agent recognises its controller (`cluster`), and the controller's
+    epoch (`leader`).
     """
 
     node: str
@@ -246,7 +247,9 @@ class ExecutionEngine(ABC):
 
     @abstractmethod
     def script(self, task: Task, tag: str) -> str:
-        """Return the text that ask() sends to the engine, for users and tests. The method is pure."""
+        """Return the text that ask() sends to the engine, for users and tests. Make no request, and change
+        nothing.
+        """
 
     async def forget(self, ref: Ref, tag: str) -> None:  # noqa: B027 - some engines keep nothing
         """Remove the files and the entry of an ended foreign job. A job that does not exist is no error."""
@@ -283,7 +286,8 @@ class ExecutionEngine(ABC):
 @dataclass(frozen=True, slots=True)
 class EngineScope:
     """What an engine gets when it is made: its name in scheduler.toml, the first part of all tags of this
-    cluster, a directory of mode 0700 for its own files, and the controller's clock.
+    cluster, a directory of mode 0700 for its own files, the seconds for one request and between two looks,
+    and the controller's clock.
     """
 
     name: str

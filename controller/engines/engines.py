@@ -71,8 +71,8 @@ class Engines:
     """The execution engines of the tables [engines.NAME], each with its driver.
 
     1. `open` makes the engine of each table, and begins to look at it.
-    2. `reconfigure` closes the engines whose tables have changed, and opens those that are new. Foreign jobs
-       continue meanwhile, and the new driver finds them by their tags.
+    2. `reconfigure` closes the engines whose tables have changed or are gone, and opens those that are new or
+       changed. Foreign jobs continue meanwhile, and the new driver finds them by their tags.
     3. An engine whose foreign jobs may still run cannot be removed from the configuration
        (`removal_problems`), because nothing would see their ends.
     """
@@ -240,8 +240,8 @@ class Engines:
             if node in self.config.nodes or (there is not None and there.host is not None):
                 log.error("engine %s: another node has the name %s; rename one of them", engine, node)
                 return False
-            # The agent of a pilot node does not know these labels, and the driver of the engine reports those
-            # of other nodes.
+            # Give a pilot node its labels here, because its agent does not know them. The driver reports the
+            # labels of all other nodes in their hellos.
             labels = {**foreign.facts.labels, **engine_labels(engine, section)} if foreign.pilot else {}
             await controller.ask(node_inputs.AddNode(node, labels, None, by, engine_taints(engine, section)))
             return True

@@ -95,8 +95,8 @@ class ForeignQuotas:
         return refused
 
     def text(self, project: str, used: Limits) -> str:
-        """Return where the limits of a project come from, how old they are, and how the amounts in use differ
-        there and here (`used`).
+        """Return a text for operators: where the limits of a project come from, how old they are, and where
+        the amounts in use differ between the engine and Corral (`used`).
         """
         reading = self._readings.get(project, Reading())
         where = f"{self.source.engine}:{self.source.namespaces[project]}"
@@ -121,12 +121,15 @@ class ForeignQuotas:
                     try:
                         await self.sync(project)
                     except Exception:
-                        # The controller refuses inputs while its store cannot be written.
+                        # Continue after an exception. For example, the controller refuses inputs while its
+                        # store cannot be written.
                         log.exception("the quota of project %s cannot be set", project)
             await asyncio.sleep(self.source.interval_s)
 
     async def _set(self, project: str, hard: Limits) -> str:
-        """Set the limits of a project, if they differ (steps 2 and 3). Return why this was refused."""
+        """Set the limits of a project, if they differ (steps 2 and 3). Return why Corral refused this; empty
+        if it did not.
+        """
         edits, by = self._edits(project), f"quotas of {self.source.engine}"
         taken = {each: getattr(hard, each) for each in TAKEN}
         wanted = replace(edits, hard=replace(edits.hard, **taken, gpus_percent=None))

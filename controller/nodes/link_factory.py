@@ -76,7 +76,7 @@ class LinkFactory:
         return replace(self.config.nodes[name].agent, spool=str(self.config.spool(name).absolute()))
 
     async def local_preflight(self, name: str) -> Preflight:
-        """Run the checks of a host again for a node of scheduler.toml on the controller's own machine."""
+        """Run the checks of a host for a node of scheduler.toml that is the controller's own machine."""
         shared = self.config.cluster.shared
         return await local_preflight(name, self._here(name), self.config.job_policy, shared, self._cluster)
 
@@ -95,8 +95,9 @@ class LinkFactory:
 
 
 def changed_links(old: Config, new: Config) -> list[str]:
-    """Return the nodes whose agents must be restarted, because the new configuration changes the command line
-    arguments of these agents. Nodes that are in only one of the configurations are left out.
+    """Return the nodes whose connections must be closed and opened again, because the new configuration
+    changes the host, the arguments of the agent, or the ping interval. Nodes that are in only one of the
+    configurations are left out.
     """
     both = [name for name in new.nodes if name in old.nodes]
     if shared_arguments(old) != shared_arguments(new):
@@ -105,7 +106,9 @@ def changed_links(old: Config, new: Config) -> list[str]:
 
 
 def shared_arguments(config: Config) -> tuple[object, ...]:
-    """Return the settings that all agents get as command line arguments."""
+    """Return the settings that all connections have in common: the job policy, which each agent gets as an
+    argument, and the ping interval.
+    """
     return config.job_policy, config.scheduler.beat_s
 
 

@@ -26,7 +26,9 @@ from wire.text import duration, printable
 
 SKEW_S = 5.0
 _RUN_S = 60.0
-"""Seconds for all checks. A GPU driver without persistence mode takes long to list its GPUs."""
+"""The most seconds for all checks. They must be enough for a GPU driver without persistence mode, which takes
+long to list its GPUs.
+"""
 
 
 async def preflight(
@@ -73,8 +75,8 @@ async def preflight(
         key = changed.key
         checks.append(Check("host key", "failed", str(changed)))
     except CannotConnect as error:
-        # Name the check that failed: "login" if the host accepted no key, "connection" if the connection
-        # broke after a check had passed, "reachable" in all other cases.
+        # Name the check that failed: "login" if the host accepted no key, "connection" if the time limit
+        # _RUN_S was reached after a check had passed, "reachable" in all other cases.
         place = (
             "login" if isinstance(error, AuthenticationFailed) else "connection" if checks else "reachable"
         )

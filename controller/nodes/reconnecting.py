@@ -20,7 +20,7 @@ FIRST_PAUSE_S again.
 
 
 class CannotConnect(Exception):
-    """Raised if an attempt to connect failed. The message gives the reason."""
+    """Raised if a try to connect has failed. The message gives the reason."""
 
 
 class ReconnectingLink(ABC):

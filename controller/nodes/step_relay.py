@@ -25,8 +25,8 @@ ANSWER_S = 30.0
 step).
 """
 MAX_UNREAD_INPUT = 24 * 1024 * 1024
-"""If an agent has left more bytes than this unread, it gets no further input of tasks. If it left
-MAX_UNREAD_BYTES (session.py) unread, its connection would be cut, which all tasks and logs of the node share.
+"""If an agent has left more bytes than this unread, it gets no further input of tasks. At MAX_UNREAD_BYTES
+(session.py) its connection would be cut, and all tasks and logs of the node share this connection.
 """
 TaskAnswer = ShellOutput | ShellEnded | InputTaken | TaskAway
 

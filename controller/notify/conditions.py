@@ -109,8 +109,8 @@ class Conditions:
             yield found
 
     def quotas(self, state: State, events: Iterable[Event]) -> Iterator[Notice]:
-        """Yield a notice for each hard limit of which 80 % or 100 % is used for the first time after these
-        events.
+        """Yield a notice for each hard limit of which these events have brought the use to 80 % or 100 %. The
+        notice is repeated only after the use has fallen below AGAIN_BELOW %.
         """
         if state.quotas.unlimited:
             return

@@ -44,7 +44,8 @@ class Delivery:
        which is not tried again.
     4. After any other failure, try the message again after 0.5 s, 1 s, 2 s, 4 s and so on, at most 10
        minutes. Meanwhile pause the whole sink: 0.5 s after one failure, 1 s after two failures in a row, 2 s
-       after three, and so on. So an unreachable sink is not tried for each message.
+       after three, and so on. If the sink names a longer time, wait for that time. So an unreachable sink is
+       not tried for each message.
 
     Messages of one sink are sent one after the other. A sink that does not answer delays no other sink.
     """

@@ -200,8 +200,9 @@ def _matches(rule: NotifyRuleSection, notice: Notice) -> bool:
 
 
 def allowed_address(sink: SinkSection, address: str) -> bool:
-    """Return whether the sink may send mail to this address. The address must be well formed, and its domain
-    must be in `allowed_domains`."""
+    """Return whether the sink may send mail to this address. The address must be well formed. If the sink has
+    the key `allowed_domains`, the domain must be in it.
+    """
     if ADDRESS.fullmatch(address) is None:
         return False
     domain = address.rpartition("@")[2].lower()

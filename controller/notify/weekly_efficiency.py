@@ -18,7 +18,7 @@ NAMED_JOBS = 3
 
 WeekOf = Callable[[float, float, str], Awaitable[Sequence[UsageSum]]]
 """A function of (begin, end, user). It returns the usage of each user between two times. If a user is named,
-it returns the usage of each of this user's jobs with the most usage.
+it returns the usage of each job of this user instead, only of the jobs with the most usage.
 """
 
 

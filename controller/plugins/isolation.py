@@ -2,7 +2,8 @@
 cannot stop the scheduler.
 
 1. A failure is recorded with its reason, and the plugin is not called again in the same scheduling cycle.
-2. After three cycles with a failure, the plugin is not called until the controller restarts (CircuitBreaker).
+2. After three cycles with a failure, the plugin is not called until the controller restarts or gets another
+   configuration (CircuitBreaker).
 3. While the plugin is not called, its wrapper returns a fixed value: a filter rejects all nodes (with
    `on_error = "pass"` it keeps all nodes), a scorer gives all nodes the same score, an order ranks the job
    last, and a preemption strategy stops no job.
@@ -282,7 +283,7 @@ ISOLATED: dict[str, type[IsolatedPlugin]] = {
 
 
 def isolated(kind: str, plugin: Any, breaker: CircuitBreaker, *, passes: bool = False) -> Any:
-    """Return a wrapper around the plugin. A plugin of a kind without a wrapper is returned itself.
+    """Return a wrapper around the plugin. A plugin of a kind without a wrapper is returned without one.
 
     If `passes` is True, a filter keeps all nodes while it fails. If `passes` is False, it rejects all nodes.
     """

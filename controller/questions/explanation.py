@@ -35,9 +35,9 @@ def explain_waiting(engine_copy: EngineCopy, view: JobView) -> Iterator[Explanat
     1. In forked copies of this process, find the changes that would start the job now, and, unless the job is
        held, its likely start, assuming that jobs run as long as predicted.
     2. In this process, find why no job is preempted for the waiting job. Yield an answer with this reason.
-    3. Find the latest start of the job, assuming that jobs use their full time limits and grace. A held job
-       is treated as released now. If the forecast finds no start, find the reason. Yield an answer with the
-       result.
+    3. Find the latest start of the job, assuming that jobs use their full time limits and grace times. A held
+       job is treated as released now. If the forecast finds no start, find the reason. Yield an answer with
+       the result.
     4. If a quota, a fair-share limit, the queue's start hours or GPUs that a queue keeps free let the job
        wait, find in another forked copy why the job still waits just before its latest start.
     5. Yield a last answer with everything that was found in time.

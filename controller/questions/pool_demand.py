@@ -22,8 +22,8 @@ NO_DEMAND = Demand(0, 0, "")
 def pool_demand(
     engine_copy: EngineCopy, pending: tuple[HypotheticalNodes, ...], asked: tuple[HypotheticalNodes, ...]
 ) -> Iterator[tuple[Demand, ...]]:
-    """Yield the demand for each entry of `asked`, if the nodes `pending` come in any case. Yield nothing if a
-    simulation was not ready in time.
+    """Yield, for each entry of `asked`, how many of its nodes waiting jobs would use although the ordered
+    nodes `pending` come too. Yield nothing if a simulation was not ready in time.
 
     For each entry, on a copy of the engine:
     1. Forecast the queue until the nodes would be ready. Jobs that start meanwhile need no new node.

@@ -40,7 +40,9 @@ from wire.names import ENGINE_LABEL, NodeState
 
 T = TypeVar("T")
 KEEP_SHOWING_S = 60
-"""Seconds for which look() shows ended jobs. proof() reads the end of an older job."""
+"""Seconds for which look() still shows a job after its end. The end of a job that ended earlier is read by
+proof().
+"""
 FOLLOW_PAUSE_S = 1.0
 """Seconds between two tries to read the log of a job that has not started."""
 _NOT_NOW = frozenset(("never_fits", "over_quota", "not_allowed", "busy", "node_away", "storage_full"))
@@ -89,8 +91,8 @@ class CorralEngine(ExecutionEngine):
        labels.
     3. end() cancels a job after it has read the job's tag, because an id may belong to another job if the
        other controller has lost its store.
-    4. proof() reads one job. If the other cluster has preempted or queued it again, proof() cancels it there,
-       so that the job runs again where this controller decides.
+    4. proof() reads one job. If the other cluster has preempted it, or has queued it again, proof() cancels
+       it there, so that the job runs again where this controller decides.
 
     Invariant: in the other cluster, only jobs with the label of this cluster are changed.
 
@@ -110,7 +112,9 @@ class CorralEngine(ExecutionEngine):
         self._other = OtherController(options.url, options.token_file, options.ca, scope.timeout_s)
         self._nodes: dict[str, NodeView] = {}
         self._since: int | None = None
-        """The time of the other controller up to which ended jobs were seen, minus KEEP_SHOWING_S."""
+        """The next look requests the jobs that ended after this time (by the other controller's clock): the
+        time of the last look minus KEEP_SHOWING_S. None before the first look.
+        """
         self._caller = ""
         self._forgotten: set[str] = set()
 
@@ -139,8 +143,8 @@ class CorralEngine(ExecutionEngine):
         if node is None:
             raise AskRefused(f"the other cluster has no node {task.node}")
         if again:
-            # Search for the tag: if run_as was changed since, the key does not find the job, because keys are
-            # per user.
+            # Search for the tag. The idempotency key alone may not find the job, because keys are per user,
+            # and the option run_as may have changed since the first submit.
             found = [each for each in (await self.look()).jobs if each.tag == tag]
             if found:
                 return found[0].ref
@@ -164,7 +168,9 @@ class CorralEngine(ExecutionEngine):
         await self._ask(lambda client: self._cancel(client, ref))
 
     def _cancel(self, client: Client, ref: str, tag: str = "") -> None:
-        """Cancel a job of this cluster that has not ended."""
+        """Cancel a forwarded job. Do nothing if the job has ended, does not exist, or has another tag.
+        Without `tag`, every tag of this cluster counts.
+        """
         job = self._read(client, ref)
         if job is None or job.state.terminal or not job.tag.startswith(tag or self._prefix):
             return
@@ -194,7 +200,8 @@ class CorralEngine(ExecutionEngine):
         return next(iter(jobs_of(client.job_table(COLUMNS, jobs=(ref,)))), None)
 
     async def forget(self, ref: str, tag: str) -> None:
-        # The other controller keeps ended jobs as long as its [retention] says.
+        # Only hide the job in further looks. The other controller deletes ended jobs itself, by its
+        # [retention].
         self._forgotten.add(ref)
 
     async def logs(self, ref: str, stream: str, *, follow: bool) -> AsyncIterator[bytes]:
@@ -207,7 +214,7 @@ class CorralEngine(ExecutionEngine):
             except Refused as refused:
                 if refused.problem.code not in ("conflict", "not_found"):
                     raise EngineUnavailable(f"{self._other.url}: {refused.problem.message}") from None
-            # The job has not started there, so it has written nothing yet.
+            # The job has not started there, or the other cluster no longer has it. Read it to find out which.
             job = await self._ask(lambda client: self._read(client, ref))
             if not follow or job is None or job.state.terminal:
                 return
@@ -235,7 +242,9 @@ class CorralEngine(ExecutionEngine):
         )
 
     async def _ask(self, work: Callable[[Client], T]) -> T:
-        """Return the result of `work`. Every refusal counts as a failure of the engine."""
+        """Return the result of `work`, which sends requests to the other controller. If it refuses a request,
+        raise EngineUnavailable too.
+        """
         try:
             return await self._other.call(work)
         except Refused as refused:

@@ -124,10 +124,11 @@ def outcome_of(job: ForwardedJob, caller: str) -> Outcome | None:
 
     1. A job that completed there has exit code 0.
     2. A failed job has its exit code or its signal, and a reason if Corral ended it, such as its time limit.
-    3. A job that `caller` (the name of this controller's account there) has cancelled has no reason, because
-       the driver knows why it was ended: a cancel, a preemption or a time limit here.
-    4. A job that was cancelled after a preemption there is PREEMPTED_THERE.
-    5. A job that another user has cancelled there failed here with a signal, or as not launched.
+    3. A job that was cancelled there after the other cluster had queued it again is PREEMPTED_THERE.
+    4. Any other job that was cancelled after its start has its exit code or its signal (SIGTERM if neither is
+       known), and no reason: if this controller cancelled it, the driver knows the reason.
+    5. A job that was cancelled before its start has no reason if `caller` (the name of this controller's
+       account there) has cancelled it. Otherwise it counts as not launched.
     """
     if not job.state.terminal:
         return None
@@ -159,8 +160,9 @@ def spec_of(
     preemptible: bool,
 ) -> JobSpec:
     """Return the job that is submitted in the other cluster. It is not restarted there after a failure,
-    because this controller counts restarts. If the other cluster queues the job again after a preemption
-    or the loss of a node, the engine cancels it there, so that this controller decides about it.
+    because this controller counts restarts. If the other cluster queues the job again after a preemption or
+    the loss of a node, the engine cancels it there, so that this controller decides whether and where it runs
+    again.
     """
     open_mode = "append" if order.append else "truncate"
     return JobSpec(
@@ -201,6 +203,7 @@ def spec_of(
 
 
 def _is_own(variable: str) -> bool:
-    # Keep SLURM_ARRAY_*: the job is no element of an array there, but its script may use its index.
+    # Forward SLURM_ARRAY_*, because the script may use its array index. The other controller does not set
+    # these variables, because the job is no array element there.
     slurm = variable.startswith("SLURM_") and not variable.startswith("SLURM_ARRAY_")
     return slurm or variable in _OWN_VARIABLES

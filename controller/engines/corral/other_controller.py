@@ -18,7 +18,7 @@ from wire.http.client import Client, Refused, Unreachable
 
 T = TypeVar("T")
 MOST_REQUESTS = 4
-"""The most requests that run at the same time. Logs that are followed do not count."""
+"""The most requests that run at the same time. Requests for logs do not count."""
 MOST_PIECES = 8
 """The most pieces of a log that wait for their reader."""
 
@@ -66,8 +66,8 @@ class OtherController:
         return answer
 
     async def pieces(self, read: Callable[[Client], Iterator[bytes]]) -> AsyncIterator[bytes]:
-        """Yield what `read` yields. Raise EngineUnavailable or Refused as `call` does. The thread ends soon
-        after this iterator was closed.
+        """Run `read` in a thread of its own, and yield the pieces of the log that it yields. Raise
+        EngineUnavailable or Refused as `call` does. The thread ends soon after this iterator was closed.
         """
         loop = asyncio.get_running_loop()
         found: asyncio.Queue[bytes | Exception | None] = asyncio.Queue()
@@ -76,7 +76,7 @@ class OtherController:
         clients: list[Client] = []
 
         def give(piece: bytes | Exception | None) -> None:
-            with suppress(RuntimeError):  # because the event loop of a controller that stops is closed
+            with suppress(RuntimeError):  # because the event loop is closed when the controller stops
                 loop.call_soon_threadsafe(found.put_nowait, piece)
 
         def run() -> None:

@@ -16,10 +16,11 @@ from controller.engines.driver.foreign_logs import ForeignLogs
 from controller.engines.driver.request_runner import RequestRunner
 
 COLLECT_S = 120.0
-"""Seconds in which the logs of one ended attempt must be read from the engine."""
+"""The most seconds for reading the logs of one ended attempt from the engine. After them, its logs are lost.
+"""
 
 _WRITE = "write records"
-"""The key under which records are written. It is no tag."""
+"""The key of the task that writes records. All other tasks have the tag of an attempt as key."""
 log = logging.getLogger("corral.engines")
 
 
@@ -60,7 +61,7 @@ class AttemptRequests:
 
     def make_due(self, *, breaker_open: bool) -> None:
         """Make the request that each attempt needs next, and write records that have changed. While the
-        breaker is open, make no request to the engine.
+        circuit breaker is open, only finish the attempts whose end is known.
         """
         if not self._journal.may_act():
             return
@@ -86,7 +87,7 @@ class AttemptRequests:
             self._runner.run(_WRITE, self._attempts.write_unsaved(self._runner.is_busy))
 
     def refuse(self, attempt: ForeignAttempt, why: str) -> None:
-        """End an attempt that was not asked for, for this reason."""
+        """Record the end of an attempt for which ask() was not called. `why` is the reason."""
         self._run(attempt, self._finish(attempt, Outcome(why=why)))
 
     def take_failed_ask(self) -> str:
@@ -112,7 +113,8 @@ class AttemptRequests:
         if order is None or foreign is None:
             return
         if self._journal.node_of(record.job, record.attempt, order.rank) != record.node:
-            # The record may be older than the journal, because another controller has led meanwhile.
+            # In the journal, this attempt has ended. The record does not show this if another controller led
+            # when it ended.
             why = "refused: the job does not want this attempt any more"
             await self._finish(attempt, Outcome(why=why))
             return
@@ -138,7 +140,7 @@ class AttemptRequests:
         await self._attempts.save(attempt)
 
     async def _end(self, attempt: ForeignAttempt) -> None:
-        # Repeat the end after the grace, because an engine may accept it and let the job go on.
+        # Call end() again after the grace time, because an engine may accept the request and not end the job.
         grace = attempt.record.grace_s
         attempt.end_at = self._journal.now() + max(grace, self._rules.interval_s)
         await self._runner.answer(self._engine.end(attempt.record.ref, grace))

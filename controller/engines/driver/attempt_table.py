@@ -20,8 +20,8 @@ log = logging.getLogger("corral.engines")
 class AttemptTable:
     """All attempts of one engine. Settled attempts are kept for their logs, at most MOST_SETTLED of them.
 
-    Invariant: a fact that the engine and the journal cannot repeat is written with `save`, which waits for
-    the disk. Other changes are written with `save_soon`.
+    Invariant: a fact that neither the engine nor the journal has is written with `save`, which waits for the
+    disk. Other changes are written with `save_soon`.
     """
 
     def __init__(self, engine: str, files: RecordFiles, journal: Journal, tag_prefix: str) -> None:
@@ -51,8 +51,8 @@ class AttemptTable:
         return str(Tag(self.prefix.split("-")[1], order.job, order.attempt, order.rank))
 
     def adopt(self, text: str, listed: set[str]) -> ForeignAttempt | None:
-        """Return a new attempt for a foreign job that the journal wants and that has no record; None if the
-        journal does not want it on one of the nodes `listed`.
+        """Make a new attempt for a foreign job with the tag `text`, which has no record, and return the
+        attempt. Return None if the journal has no such attempt on one of the nodes `listed`.
         """
         tag = parse_tag(text, self.prefix)
         assert tag is not None
@@ -86,8 +86,8 @@ class AttemptTable:
         )
 
     def waiting_reason(self, job: int, number: int) -> str:
-        """Return why the foreign jobs of an attempt wait, such as `slurm:gpu: QOSGrpGRES`; empty if none
-        waits.
+        """Return why an attempt waits in the engine, such as `slurm:gpu: QOSGrpGRES`; empty if there is no
+        reason. If it has several foreign jobs, the first reason is returned.
         """
         for each in self._by_tag.values():
             record = each.record
@@ -128,8 +128,8 @@ class AttemptTable:
                 self._unsaved.add(tag)
 
     async def forget(self, attempt: ForeignAttempt) -> None:
-        """Record that the engine has forgotten an attempt. Delete the oldest attempts beyond MOST_SETTLED,
-        with their logs.
+        """Record that the engine has forgotten an attempt. Of the forgotten attempts, delete the oldest
+        beyond MOST_SETTLED, with their logs.
         """
         attempt.record = replace(attempt.record, forgotten=True, order=None)
         await self.save(attempt)

@@ -25,14 +25,14 @@ log = logging.getLogger("corral.engines")
 
 class EngineDriver:
     """Runs the attempts that Corral has placed on the nodes of one engine. Makes no request while another
-    controller may lead, because the jobs of that controller would be orphans here.
+    controller may lead, because this controller would take the foreign jobs of the other one for orphans.
 
-    One round (`run_round`), every `interval_s` seconds and after each order
+    One round, every `interval_s` seconds. After each order, only step 5 is done.
     1. Look at the engine. A failure counts in the circuit breaker, and changes nothing else.
     2. Compare the answer with the attempts: see ForeignAttempt. If the journal wants a foreign job that has
-       no record, make a record for it. Report what has changed.
-    3. Update the nodes: see ForeignNodes.
-    4. End the orphans: see OrphanSweep. End foreign jobs that bear the tag of another one.
+       no record, make a record for it. Report the attempts that have started.
+    3. End the orphans, and further foreign jobs with the same tag: see OrphanSweep.
+    4. Update the nodes: see ForeignNodes.
     5. Make the request that each attempt needs next: see AttemptRequests.
 
     Cost: one look per interval, whatever the number of jobs, and about four requests for each job.
@@ -118,14 +118,16 @@ class EngineDriver:
                     await self.run_round()
                 self.make_requests()
             except Exception:
-                # The controller refuses inputs while its store cannot be written. The next round tries again.
+                # Continue after an exception. For example, the controller refuses inputs while its store
+                # cannot be written. The next round tries again.
                 log.exception("engine %s: a round failed", self.name)
             self._wake.clear()
             try:
                 await asyncio.wait_for(self._wake.wait(), self.rules.interval_s)
             except TimeoutError:
                 continue
-            # An order has arrived: make its request at once, and look when the interval is over.
+            # An order, a drain or the end of a request has ended the wait. Make the requests that are due
+            # now, and look only when the interval is over.
             due = (self.looked_at or 0.0) + self.rules.interval_s
             while self._journal.now() < due:
                 self._wake.clear()
@@ -161,7 +163,8 @@ class EngineDriver:
         except Exception as error:
             self._count_failure(self.runner.reason(error, "look"))
             return None
-        # Count at most one failed ask() for each look, because many may fail within one bad minute.
+        # Count at most one failed ask() for each look, because one short failure of the engine can make many
+        # of them fail.
         failed = self.requests.take_failed_ask()
         if failed:
             self._count_failure(failed)
@@ -179,7 +182,7 @@ class EngineDriver:
             self._channels.cut_unusable(self.frames.problem)
 
     def _compare(self, seen: Seen, began: float) -> None:
-        """Compare a look that began at `began` with the attempts (steps 2 and 4)."""
+        """Compare a look that began at `began` with the attempts (steps 2 and 3)."""
         listed = {self.nodes.node_name(each.name) for each in seen.nodes}
         by_tag: dict[str, list[ForeignJob]] = {}
         for each in seen.jobs:

@@ -17,7 +17,9 @@ class DriverRules:
     lost_after_s: float = 300.0
     breaker_failures: int = 3
     ask_patience_s: float = 600.0
-    """Seconds for which the driver repeats a refused ask(). After them the job goes to another node."""
+    """Seconds for which the driver repeats an ask() that the engine refuses. Then the job goes to another
+    node.
+    """
 
     @property
     def losses(self) -> LossRules:

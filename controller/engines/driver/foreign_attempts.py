@@ -19,8 +19,8 @@ PROOF_S = 30.0
 exit may arrive late.
 """
 LOOKS_WITHOUT = 2
-"""The number of complete looks without a foreign job after which the foreign job counts as UNSEEN long
-enough.
+"""The number of complete looks from which a foreign job must be absent before Corral asks for a proof of its
+end.
 """
 FIRST_RETRY_S, LONGEST_RETRY_S = 2.0, 60.0
 
@@ -29,7 +29,9 @@ class Presence(enum.Enum):
     """What Corral knows about the foreign job of an attempt."""
 
     WANTED = "wanted"
-    """Corral wants a foreign job. A call of ask() may be under way, or its answer was lost."""
+    """The engine has not confirmed the foreign job: ask() was not called, is under way, or its answer was
+    lost.
+    """
     ASKED = "asked"
     """The engine has accepted the job, and no look has shown it yet."""
     SEEN = "seen"
@@ -37,7 +39,7 @@ class Presence(enum.Enum):
     UNSEEN = "unseen"
     """A complete look did not show the foreign job."""
     ENDED = "ended"
-    """There is proof of the end, or the attempt is lost."""
+    """The end of the attempt is recorded: there is a proof, or it was refused, stopped or lost."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,9 @@ class NextStep(enum.Enum):
 
 @plain_dataclass(frozen=True, slots=True)
 class LossRules:
-    """The interval between two looks, and the seconds without a sight after which an attempt may be lost."""
+    """The seconds between two looks, and the seconds after the last look that showed a foreign job after
+    which its attempt counts as lost.
+    """
 
     interval_s: float
     lost_after_s: float
@@ -113,7 +117,7 @@ class ForeignAttempt:
     2. A complete look without the tag makes it UNSEEN, if the look began after the answer of ask(). An
        incomplete or failed look changes nothing.
     3. An attempt that is absent from two complete looks, at least two intervals apart, needs a proof. So does
-       one that the engine lists as ended.
+       an attempt whose foreign job the engine lists as ended.
     4. With a proof the attempt has ENDED. Without a proof it is lost `lost_after_s` after it was seen last,
        or PROOF_S after the engine listed it as ended; if Corral has stopped it, it ends for the reason of the
        stop. Without a proof it never counts as succeeded.
@@ -127,7 +131,9 @@ class ForeignAttempt:
     record: AttemptRecord
     presence: Presence
     seen_at: float
-    """When the foreign job was seen last, or asked for, or when the controller started."""
+    """When a look last showed the foreign job. Before the first such look: when ask() was last called, or
+    when the controller started.
+    """
     state: ForeignState | None = None
     where: str = ""
     reason: str = ""
@@ -171,14 +177,15 @@ class ForeignAttempt:
         self.reason = why
         self.retry_at = now + min(LONGEST_RETRY_S, FIRST_RETRY_S * 2 ** min(self.retries, 10))
         self.retries += 1
-        # Looks that began before this moment say nothing about an ask() whose answer was lost.
+        # Do not count looks that began before this moment: they cannot show whether this ask() had an effect.
         self.seen_at, self.absences = now, 0
 
     def present(self, found: list[ForeignJob], now: float) -> bool:
         """Record the foreign jobs with the tag that a look has shown. Return whether the record has changed.
 
-        If there are several, keep the one that the record names. If none of them has this name, the
-        engine has queued the job again under another name: keep the one that runs, or the first.
+        If there are several, keep the one that the record names. If none of them has this name, the engine
+        has queued the job again under another name: keep a running one, or else a waiting one, or else an
+        ended one.
         """
         chosen = next((each for each in found if each.ref == self.record.ref), None)
         if chosen is None:
@@ -264,7 +271,7 @@ class ForeignAttempt:
 
     def stop(self, why: str, grace_s: float, now: float) -> bool:
         """Record that Corral wants the attempt to end. Return whether the record has changed: a second stop
-        counts only if its grace is shorter, and the reason stays that of the first.
+        has an effect only if its grace time is shorter, and does not change the reason.
         """
         if self.record.stop_why and self.record.grace_s <= grace_s:
             return False
@@ -273,8 +280,8 @@ class ForeignAttempt:
         return True
 
     def stop_at_time_limit(self, now: float) -> bool:
-        """Record that Corral wants the attempt to end if its time limit is over. Return whether the record
-        has changed. Engines with `walltime` usually end the foreign job first.
+        """If the time limit of the attempt is over, record that Corral wants the attempt to end. Return
+        whether the record has changed. Engines with `walltime` usually end the foreign job first.
         """
         record, order = self.record, self.record.order
         if order is None or order.time_limit_s is None or record.started_at is None:

@@ -27,7 +27,9 @@ class ForeignLogs:
         self._files = files
 
     async def collect(self, attempt: ForeignAttempt) -> None:
-        """Store the logs of an attempt that has ended. A log that the engine does not give stays empty."""
+        """Store the logs of an attempt that has ended, of each at most the first MOST_LOG_BYTES. Do nothing
+        if the engine gives no logs.
+        """
         record = attempt.record
         if not self._engine.caps.logs or not record.ref:
             return
@@ -43,7 +45,7 @@ class ForeignLogs:
     async def read(
         self, order: ReadLog, attempt: ForeignAttempt | None, send: Callable[[AgentFrame], None]
     ) -> None:
-        """Send the requested part of a log. A negative offset counts from the end of what exists now."""
+        """Send the requested part of a log. A negative offset counts from the present end of the log."""
         if attempt is None:
             why = f"there is no log of attempt {order.attempt} of job {order.job}"
             send(LogChunk(order.request, end=True, error=why))
@@ -62,7 +64,8 @@ class ForeignLogs:
                 for start in range(max(0, offset - begin), len(piece), PIECE):
                     part = piece[start : start + PIECE]
                     send(LogChunk(order.request, b64encode(part).decode(), offset=begin + start))
-                    # Let the session read the piece, so that a slow reader can stop this task.
+                    # Let other tasks run: the session sends the piece, or stops this task if the reader is
+                    # too slow.
                     await asyncio.sleep(0)
             send(LogChunk(order.request, end=True, offset=at))
         except EngineUnavailable as error:

@@ -48,8 +48,8 @@ class ForeignNodes:
     2. A node that is drained in the engine, or whose engine is drained, is drained in Corral too. The reason
        begins with `engine NAME: `. Only a drain with such a reason is ended when the cause is over, so a
        drain by an operator of Corral stays.
-    3. A node that two looks do not list is disconnected. If it is temporary and no job holds resources on it,
-       it is removed.
+    3. A node that two looks in a row do not list is disconnected. If it is temporary and no job holds
+       resources on it, it is removed.
 
     Invariant: a node without the label `engine` of this engine is never changed.
     """

@@ -180,8 +180,8 @@ class NodeFrames:
         self._handled()
 
     def _start(self, channel: DelegateChannel, order: Start) -> None:
-        """Record a new attempt. A repeated order has no effect. An order for an attempt is refused if the
-        engine knows a later attempt of the job.
+        """Record a new attempt. A repeated order starts nothing. Refuse the attempt if a later attempt of the
+        job is known, or if the engine does not support a field of the order.
         """
         tag = self._attempts.tag_of(order)
         known = self._attempts.get(tag)
@@ -189,7 +189,8 @@ class NodeFrames:
             self._report_if_news(channel, known)
             return
         newest = self._attempts.newest(order.job)
-        # The record is written before the ask. Without it, the controller repeats this order after a restart.
+        # The record is not on disk yet. It is written before ask() is called. If it is lost before that, the
+        # controller sends this order again after its restart.
         attempt = self._attempts.add(
             AttemptRecord(
                 tag,

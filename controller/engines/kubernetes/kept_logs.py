@@ -1,4 +1,4 @@
-"""Stores the output of Pods that are being deleted, because nodes remove it with the containers."""
+"""Stores the output of Pods that are being deleted, because a node removes the output with the container."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class KeptLogs:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     async def keep(self, ref: str) -> None:
-        """Begin to store the output of a Pod. Return when the answer has begun, or after OPEN_S, because a
-        node may answer only with the first byte.
+        """Begin to store the output of a Pod. Return when the API server has begun to answer, or after
+        OPEN_S, because some nodes do not answer before the program has written its first byte.
         """
         if self.has(ref):
             return
@@ -69,7 +69,7 @@ class KeptLogs:
         await asyncio.to_thread(self._path(ref).unlink, missing_ok=True)
 
     async def close(self) -> None:
-        """Stop all reading. The files stay."""
+        """Stop all reading. Complete files stay."""
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
@@ -80,7 +80,7 @@ class KeptLogs:
         path.parent.mkdir(mode=0o700, exist_ok=True)
         partial = path.with_name(f".{path.name}")
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-        # A failure ends the reading, because the output that has arrived is kept.
+        # If the API server fails, stop reading, and keep the output that has arrived.
         with open(descriptor, "wb") as file, suppress(EngineUnavailable):
             async for piece in self._output(ref):
                 opened.set()

@@ -51,7 +51,7 @@ def find_access(
 
     1. With `kubeconfig`, read this file.
     2. In a Pod, use the service account of the Pod.
-    3. Otherwise read the file that KUBECONFIG names, or ~/.kube/config.
+    3. Otherwise read the first file that KUBECONFIG names, or ~/.kube/config.
     """
     if not kubeconfig and environ.get("KUBERNETES_SERVICE_HOST"):
         return _in_cluster(environ)
@@ -175,7 +175,9 @@ def _file_or_data(path: str, folder: str, table: Mapping[str, Any], key: str) ->
 
 
 def _read(path: str) -> bytes:
-    """Return the content of a file that no other user can change."""
+    """Return the content of a file. Raise AccessProblem if another user can change it, or if it cannot be
+    read.
+    """
     try:
         trusted_paths.check_file(path)
         with open(path, "rb") as file:

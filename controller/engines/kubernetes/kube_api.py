@@ -19,7 +19,9 @@ PAGE = 500
 TRIES = 5
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.25, 8.0
 WATCH_S = 300
-"""Seconds after which the API server ends a watch. Corral then resumes the watch at the same version."""
+"""Seconds after which the API server ends a watch. Corral then resumes the watch at the version of the last
+event.
+"""
 _RETRIED = frozenset((429, 500, 502, 503, 504))
 MERGE_PATCH = "application/merge-patch+json"
 
@@ -33,7 +35,9 @@ class KubeRefusal(Exception):
 
     @property
     def is_missing_right(self) -> bool:
-        """Return whether the credentials are wrong, or lack a right. Admission also refuses with 403."""
+        """Return whether the credentials are wrong, or lack a right. The status 403 alone is not enough,
+        because admission refuses with it too.
+        """
         return self.status == 401 or (self.status == 403 and " cannot " in self.message)
 
     @property
@@ -52,10 +56,11 @@ class KubeRefusal(Exception):
 class KubeApi:
     """The HTTP API of one API server.
 
-    1. A request that the server refuses because it is busy (429) or has failed (5xx) is repeated up to TRIES
-       times, after the seconds that the server names, or after pauses that double. All requests of
-       the engine may be repeated: Pods have fixed names, and changes name the uid of the Pod.
-    2. Other refusals raise KubeRefusal, and no answer raises EngineUnavailable.
+    1. A request that the server refuses because it is busy (429) or has failed (5xx) is sent up to TRIES
+       times, after the seconds that the server names, or after pauses that double. All requests of the engine
+       may be repeated: Pods have fixed names, and changes name the uid of the Pod.
+    2. If all these tries fail, or if there is no answer, raise EngineUnavailable. Other refusals raise
+       KubeRefusal.
     """
 
     def __init__(self, find: Callable[[], ClusterAccess], timeout_s: float) -> None:
@@ -141,7 +146,9 @@ class KubeApi:
             yield event
 
     async def stream(self, path: str, query: Mapping[str, str]) -> AsyncIterator[bytes]:
-        """Yield an empty text when the server begins to answer, and then the bytes as they arrive."""
+        """Yield empty bytes when the server begins to answer, and then the bytes of the answer as they
+        arrive.
+        """
         async with self._request("GET", path, query, unlimited=True) as answer:
             if answer.status >= 400:
                 raise _refusal(answer.status, await answer.read())
@@ -221,8 +228,9 @@ class KubeApi:
 
 
 def _pause_s(named: str, otherwise: float) -> float:
-    """Return the seconds to wait before a request is repeated. A part is random, so that many requests do
-    not return at the same moment.
+    """Return the seconds to wait before a request is repeated, at most LONGEST_PAUSE_S: the seconds that the
+    server has `named`, or `otherwise` times a random factor, so that many requests are not repeated at the
+    same moment.
     """
     seconds = float(named) if named.isdigit() else otherwise * (0.5 + random.random())  # noqa: S311
     return min(LONGEST_PAUSE_S, seconds)

@@ -71,14 +71,15 @@ class KubernetesEngine(ExecutionEngine):
        lists are kept up to date by watches: see WatchedList.
     2. ask() creates the Pod. The API server refuses a second Pod of the same name (409), so a repeated ask()
        finds the first one. The Pod names the node that Corral has chosen.
-    3. end() marks the Pod as ended by Corral, begins to store its output, and deletes it with a grace. The
-       uid is a precondition, so another Pod of the same name is never deleted.
+    3. end() marks the Pod as ended by Corral, begins to store its output, and deletes it with the grace time.
+       The uid is a precondition, so another Pod of the same name is never deleted.
     4. The finalizer keeps a deleted Pod, with the exit code of its container. proof() reads it, and forget()
        removes the finalizer after Corral has stored the end.
 
     Invariant: only Pods with the label of this cluster are changed, and each change names the uid of the Pod.
 
-    Cost: no request for a look in a cluster with changes; four requests for each job, and one for its output.
+    Cost: no request for a look while the watches are current (see WatchedList); four requests for each job,
+    and one for its output.
     """
 
     caps = EngineCaps(supports=frozenset(("image",)), logs=True, gangs=False)
@@ -150,8 +151,9 @@ class KubernetesEngine(ExecutionEngine):
         return foreign_nodes(nodes, used, held, self._options.node_settings(self._scope.name))
 
     def _removed_nodes(self, pods: list[Mapping[str, Any]], nodes: list[KubeNode]) -> list[KubeNode]:
-        """Return the nodes that Kubernetes no longer lists, but that a Pod of Corral names. They stay listed,
-        because an end can only be reported for a node that Corral is connected to.
+        """Return the nodes that were removed from Kubernetes, or have lost the labels that the engine
+        selects, but that a Pod of Corral still names. Corral continues to list them, because an end can only
+        be reported for a node that Corral is connected to.
         """
         known, self._known = self._known, {each.name: each for each in nodes}
         found = []
@@ -241,7 +243,9 @@ class KubernetesEngine(ExecutionEngine):
                 yield piece
 
     async def _output(self, ref: Ref, *, follow: bool) -> AsyncIterator[bytes]:
-        """Yield the output of a Pod from the API server. With `follow`, wait until its container starts."""
+        """Yield the output of a Pod from the API server. With `follow`, wait until its container starts, and
+        continue until it has ended.
+        """
         namespace, name, uid = ref.split("/")
         query = {"container": CONTAINER, "follow": "true" if follow else "false"}
         while True:
@@ -288,7 +292,7 @@ class KubernetesEngine(ExecutionEngine):
 
     def script(self, task: Task, tag: str) -> str:
         """Return the Pod that ask() creates. The user of the Pod is left out if the option run_as is "user",
-        because it is read from the users of the controller's machine.
+        because ask() looks up the uid on the controller's machine.
         """
         fixed = PodUser() if self._options.run_as == "user" else self._user(task.order.user)
         return manifest_text(self._pod(task, tag, fixed))
@@ -303,7 +307,7 @@ class KubernetesEngine(ExecutionEngine):
         await self._api.close()
 
     def _manifest(self, task: Task, tag: str) -> dict[str, Any]:
-        """Return the Pod of a task. Looks up the user, which may take time."""
+        """Return the Pod of a task. Looks up the job's user in the operating system, which may take time."""
         return self._pod(task, tag, self._user(task.order.user))
 
     def _pod(self, task: Task, tag: str, user: PodUser) -> dict[str, Any]:

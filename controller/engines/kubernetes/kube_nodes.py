@@ -12,7 +12,7 @@ from controller.engines.kubernetes.quantities import PodResources, requests_of, 
 from wire.agent.reports import GpuFacts, NodeFacts
 
 POOL = "pods"
-"""The name of the only node of an engine that lets the scheduler of Kubernetes choose."""
+"""The name of the one node that stands for all nodes of Kubernetes if place = "scheduler"."""
 PRODUCT_LABEL, MEMORY_LABEL = "nvidia.com/gpu.product", "nvidia.com/gpu.memory"
 """The labels with which NVIDIA's GPU feature discovery names the model and the memory (MiB) of the GPUs."""
 
@@ -31,7 +31,9 @@ class KubeNode:
 
 @dataclass(frozen=True, slots=True)
 class OtherPod:
-    """What a Pod requests on its node. `tag` is empty for a Pod that Corral did not make."""
+    """What a Pod requests on its node. `cluster` is its label with the cluster of Corral; empty for a Pod
+    that Corral did not make.
+    """
 
     node: str
     resources: PodResources
@@ -95,8 +97,8 @@ def foreign_nodes(
     1. The resources of a node are its allocatable resources less `used`, what Pods of others request there.
     2. Kubernetes does not name single GPUs before a Pod runs. So the UUIDs are made from the name of the node
        and a number, and Corral uses them only to count.
-    3. If Pods of others use n GPUs, the n GPUs with the highest numbers are left out that no Pod of Corral
-       holds. `held` has the GPUs of Corral's Pods, by node.
+    3. If Pods of others use n GPUs, n GPUs that no Pod of Corral holds are left out, from the highest number
+       down. `held` has the GPUs of Corral's Pods, by node.
 
     Example: node a has 4 GPUs, a job holds a-3, and another Pod uses one GPU. The node has a-0, a-1 and a-3.
     """
@@ -149,7 +151,9 @@ def _facts(
 
 
 def _kept_gpus(uuids: Sequence[str], count: int, held: Collection[str]) -> set[str]:
-    """Return `count` of the GPUs: first those that Corral's Pods hold, then those with the lowest numbers."""
+    """Return `count` of the GPUs: first those that Corral's Pods hold, then those with the lowest numbers. If
+    Corral's Pods hold more than `count`, return all that they hold.
+    """
     order = sorted(range(len(uuids)), key=lambda index: (uuids[index] not in held, index))
     least = sum(uuid in held for uuid in uuids)
     return {uuids[index] for index in order[: max(count, least)]}

@@ -28,8 +28,8 @@ class KubernetesEngineType:
     - `run_as` is the user in the Pods: "user" for the uid of the job's user, "image" for the user of the
       image, or a uid with an optional gid, such as "1000:1000".
     - `pod_labels` are further labels of all Pods. The key `labels` of every engine is for nodes in Corral.
-    - `count_others` says whether the Pods of other users count. Without them, the engine needs no right to
-      list the Pods of all namespaces.
+    - `count_others` says whether the requests of Pods that are not Corral's reduce the resources of a node.
+      If it is false, the engine needs no right to list the Pods of all namespaces.
     """
 
     name: ClassVar[str] = "kubernetes"

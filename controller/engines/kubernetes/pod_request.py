@@ -98,7 +98,9 @@ class PodProblem(ValueError):
 
 
 def cluster_label(prefix: str) -> str:
-    """Return the value of CLUSTER_LABEL. The value of a label cannot end with a hyphen."""
+    """Return the value of CLUSTER_LABEL: the first part of all tags without its hyphen, because the value of
+    a label cannot end with a hyphen.
+    """
     return prefix.rstrip("-")
 
 
@@ -230,5 +232,5 @@ def _volumes(rules: PodRules) -> tuple[list[dict[str, Any]], list[dict[str, Any]
 
 
 def _is_below(path: str, roots: Mapping[str, str]) -> bool:
-    """Return whether a path is in one of the claims that the Pod mounts."""
+    """Return whether a path in the Pod is one of the paths at which claims are mounted, or is below one."""
     return any(f"{path}/".startswith(f"{root.rstrip('/')}/") for root in roots)

@@ -18,14 +18,14 @@ _LOST = {
     "Shutdown": "node_lost: the node was shut down",
     "Terminated": "node_lost: the node was shut down",
 }
-"""The reason of a failed Pod whose end is not the fault of its program."""
+"""The `why` of the Outcome, by the reason of a failed Pod that Kubernetes has ended."""
 _UNFIT = ("OutOf", "NodeAffinity", "UnexpectedAdmissionError", "TopologyAffinityError", "Unexpected")
 """The beginnings of the reasons with which a kubelet refuses a Pod."""
 _LAUNCH_FAILURES = frozenset(
     ("StartError", "ContainerCannotRun", "CreateContainerError", "RunContainerError")
 )
 _BUSY_REASONS = frozenset(("ContainerCreating", "PodInitializing"))
-"""The reasons of containers that will start soon. They explain no wait."""
+"""The reasons of containers that will start soon. They are not shown as the reason of a wait."""
 MOST_REASON = 300
 
 
@@ -98,7 +98,8 @@ def outcome_of(pod: Mapping[str, Any], nodes: Collection[str] | None = None) -> 
 def _terminated(pod: Mapping[str, Any], ended: Mapping[str, Any], deleted: bool) -> Outcome:
     status, reason = pod.get("status") or {}, ended.get("reason", "")
     code = int(ended.get("exitCode", 0))
-    # A container with an init process exits with 137 too if another of its processes was killed.
+    # Take the signal from an exit code between 129 and 192: a shell or an init process exits with 128 plus
+    # the signal that has ended the program.
     number = code - 128 if 128 < code < 193 else int(ended.get("signal") or 0)
     exit_code, by_signal = (None, number) if number else (code, None)
     if reason == "OOMKilled":

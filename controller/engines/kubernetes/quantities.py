@@ -41,7 +41,7 @@ class PodResources:
         )
 
     def minus(self, other: PodResources) -> PodResources:
-        """Return what is left of these resources; never less than 0."""
+        """Return what is left of these resources without `other`; no amount is less than 0."""
         return PodResources(
             max(0, self.cpu_milli - other.cpu_milli),
             max(0, self.memory_mib - other.memory_mib),
@@ -51,7 +51,7 @@ class PodResources:
 
 def resources_of(table: Mapping[str, Any], gpu_resource: str, *, round_up: bool = False) -> PodResources:
     """Return the resources in a table of Kubernetes, such as `status.allocatable` of a node. Round down to
-    whole units, or up for requests.
+    whole milli-CPUs, MiB and GPUs, or up with `round_up`.
     """
 
     def whole(name: str, unit: Decimal) -> int:

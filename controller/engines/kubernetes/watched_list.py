@@ -44,7 +44,9 @@ class WatchedList(Generic[T]):
         reduce: Callable[[Mapping[str, Any]], T],
         changed: Callable[[Mapping[str, Any]], None] = lambda _: None,
     ) -> None:
-        """`changed` is called with each object that is new or has changed."""
+        """`changed` is called with each object of a list that was read, and with each object that the watch
+        shows as new or changed.
+        """
         self._api, self._path, self._query = api, path, query
         self._reduce, self._changed = reduce, changed
         self._objects: dict[str, T] = {}

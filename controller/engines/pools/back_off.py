@@ -12,7 +12,7 @@ Key = tuple[str, str]
 @dataclass(slots=True)
 class BackOff:
     """The pauses of one pool. The pause of a shape in a zone doubles from `first_s` to LONGEST_S with each
-    failure in a row, and a machine that joins ends the row.
+    failure in a row. Failures during a pause do not count, and a machine that joins ends the row.
     """
 
     first_s: float
@@ -27,7 +27,7 @@ class BackOff:
         key = shape, zone
         self.failures += 1
         if self.paused(shape, zone, now):
-            # Several machines were ordered before the pause, and their failures are one fact.
+            # This machine was ordered before the pause began, so do not lengthen the pause.
             return
         count = self._counts.get(key, 0)
         self._until[key] = now + min(LONGEST_S, self.first_s * 2 ** min(count, 20))
@@ -39,5 +39,5 @@ class BackOff:
             each.pop((shape, zone), None)
 
     def paused(self, shape: str, zone: str, now: float) -> bool:
-        """Return whether no such machine is to be ordered now."""
+        """Return whether machines of this shape in this zone are not to be ordered now."""
         return now < self._until.get((shape, zone), 0.0)

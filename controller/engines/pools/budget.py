@@ -45,7 +45,9 @@ class Budget:
         return ""
 
     def exceeded(self, project: str, now: float) -> str:
-        """Return the cap that the machines of this project have reached; empty if there is none."""
+        """Return a sentence that names the reached cap, that of the pool or that of this project; empty if
+        neither is reached.
+        """
         for cap, whose in self._caps(project):
             if self.spent_today(now, whose) >= cap > 0:
                 return _sentence(whose, cap)

@@ -27,7 +27,9 @@ log = logging.getLogger("corral.engines")
 
 @dataclass(slots=True)
 class UnknownMachine:
-    """A machine with a token of this cluster and without a record of this controller."""
+    """A machine with a token of this cluster and without a record of this controller. `looks` looks in a row
+    have shown it, the first one at `since`.
+    """
 
     machine: Machine
     looks: int
@@ -139,7 +141,8 @@ class Fleet:
         await asyncio.to_thread(self._files.save, machine.record.token, machine.record)
 
     async def forget_old(self, now: float) -> None:
-        """Delete the records of machines that have ended long ago."""
+        """Delete the records of machines that ended more than KEPT_S ago, and the oldest beyond MOST_ENDED.
+        """
         ended = [each.record for each in self if each.record.ended_at is not None and each.record.cleared]
         ended.sort(key=lambda record: record.ended_at or 0.0)
         surplus = max(0, len(ended) - MOST_ENDED)

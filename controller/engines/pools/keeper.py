@@ -43,7 +43,7 @@ class PoolNodes:
     """Return Corral's name of a node, from the pool's name of it."""
     node: Callable[[str], Node | None]
     drain_by: Callable[[str, str, float], Awaitable[None]]
-    """Drain a node so that it is empty at a time."""
+    """Drain a node for a reason, so that it is empty at the given time."""
     declare_lost: Callable[[str], Awaitable[None]]
     """Record all jobs on a disconnected node as lost."""
     remove: Callable[[str], Awaitable[bool]]
@@ -57,18 +57,19 @@ class Keeper:
 
     1. WANTED: write `tried` into the record, then order the machine. A lost answer is no failure: the next
        looks show whether the machine exists. A pool that is idempotent is asked again with the same token.
-    2. BOOTING: the machine has joined when its node is connected. After `join_s` it is ended, and its shape
-       pauses.
-    3. JOINED: the machine leaves when it was idle for `idle_s`, when its cap is reached, or when the pool has
-       announced an interruption. Then its jobs get a stop order in time for their checkpoints.
-    4. LEAVING: when the drain is in force and no job holds resources on the node, write `ending`. If an
-       administrator has drained the node, the machine stays.
+    2. BOOTING: the machine has joined when its node is connected. If it has not joined after `join_s`, it is
+       ended, and orders of its shape in its zone pause.
+    3. JOINED: the machine leaves when it was idle for `idle_s`, when a cap is reached, or when the pool has
+       announced an interruption. Before an interruption, its jobs get a stop order in time for their
+       checkpoints.
+    4. LEAVING: when the drain is in force and no job holds resources on the node, write `ending` into the
+       record. If an administrator has drained the node, the machine stays.
     5. ENDING: remove the node, then ask the pool to end the machine, until a look shows the end.
     6. ENDED: record the jobs of a vanished machine as lost, and remove its node.
-    7. End machines that have a token of this cluster and no need: further machines with one token, machines
-       that appear after their record has ended, and machines without a record, after two looks and UNKNOWN_S.
-       A machine without a record whose node is in the cluster is adopted, because a former controller has
-       ordered it.
+    7. End machines that have a token of this cluster and that no record needs: further machines with one
+       token, machines that appear after their record has ended, and machines without a record, after two
+       looks and UNKNOWN_S. A machine without a record whose node is in the cluster is adopted, because a
+       former controller has ordered it.
 
     Invariant: every step is on disk before the request that follows from it, so a controller that is killed
     at any moment leaves no machine behind and orders none twice.
@@ -88,7 +89,7 @@ class Keeper:
         now: Callable[[], float],
     ) -> None:
         self.ended_unknown = 0
-        """How many machines without a record or with the token of another one were ended."""
+        """How many machines that no record needs (step 7) were ended since the controller's start."""
         self.ordered = 0
         """How many machines were ordered since the controller's start."""
         self._engine = engine
@@ -130,7 +131,9 @@ class Keeper:
     # --- the stages ---
 
     async def _conclude(self, machine: PoolMachine) -> None:
-        """Record the end of a machine that the pool lists as ended, or no longer lists."""
+        """Record the end of a machine that the pool lists as ended, or no longer lists, unless its agent is
+        connected.
+        """
         if not machine.live:
             return
         node, listed = self.node_of(machine), machine.listed
@@ -195,7 +198,9 @@ class Keeper:
             await self._change(machine, ref=ref, asked_at=self._now(), secret="")
 
     async def _watch(self, machine: PoolMachine) -> None:
-        """Let a machine leave that is interrupted, idle, cut off, or over its cap."""
+        """Let a machine leave if the pool will interrupt it, if it was idle for too long, or if a cap is
+        reached. End it if its agent is disconnected and no job is on it.
+        """
         record, now, node = machine.record, self._now(), self.node_of(machine)
         if node is None:
             # An operator has removed the node, so no job can use the machine.
@@ -227,8 +232,8 @@ class Keeper:
             await self._change(machine, ending="its agent is disconnected, and no job is on it")
 
     async def _leave(self, machine: PoolMachine) -> None:
-        """End a machine when its node is drained and empty. A job that started before the drain keeps an idle
-        machine.
+        """End a machine when its node is drained and empty. The machine stays if an administrator has drained
+        its node, or if it was to leave because it was idle and a job has started there before the drain.
         """
         node = self.node_of(machine)
         if node is None:
@@ -253,7 +258,7 @@ class Keeper:
             self._run(machine, self._runner.answer(self._pool.end(machine.record.ref)))
 
     async def _clear(self, machine: PoolMachine) -> None:
-        """Remove the node of a machine that has ended. Its jobs are lost."""
+        """Record the jobs of a machine that has ended as lost, and remove its node."""
         if machine.record.cleared:
             return
         node = self.node_of(machine)

@@ -32,8 +32,7 @@ class Machine:
     of the order that started the machine; empty if the pool cannot store tokens.
 
     `address` is where SSH reaches the machine, and `host_key` its public SSH host key, if the pool knows the
-    key. The pool will interrupt the machine at `notice_at`; None if it
-    has announced no interruption.
+    key. The pool will interrupt the machine at `notice_at`; None if the pool has announced no interruption.
     """
 
     ref: str
@@ -123,23 +122,25 @@ class PoolOptions:
     most: int = 10
     """The most machines at the same time."""
     idle_s: float = 600.0
-    """A machine without a job for so many seconds is ended."""
+    """Seconds without a job after which a machine is ended."""
     join_s: float = 900.0
-    """A machine whose agent has not connected after so many seconds is ended."""
+    """Seconds after its order after which a machine is ended if its agent has not connected."""
     most_unanswered: int = 3
-    """The most machines that are ordered and have not connected."""
+    """The most machines that are ordered and whose agents have not connected yet."""
     back_off_s: float = 60.0
     """The first pause after a shape was not available in a zone. The pause doubles, up to an hour."""
     demand_s: float = 15.0
     """Seconds between two searches for waiting jobs that would start on a new machine."""
     forecast_s: float = 10.0
-    """The most seconds for such a search."""
+    """The most seconds that one of these searches may take."""
     wait_price: float = 0.0
-    """What one hour of a job's waiting is worth. It decides between a cheap and a fast machine."""
+    """The money that one hour of waiting for a machine counts. A high value prefers machines that boot fast,
+    a low value cheap ones.
+    """
     daily_cap: float | None = None
     """The most money for one day (UTC). None: no limit."""
     project_caps: Mapping[str, float] = field(default_factory=dict)
-    """The most money for one day, by project."""
+    """The most money for the machines of a project on one day (UTC), by project."""
     user: str = "root"
     port: int = 22
     identity: str = ""

@@ -15,7 +15,7 @@ from wire.dataclass import dataclass
 LOOKS_WITHOUT = 2
 """The number of complete looks without a machine after which the machine counts as absent."""
 UNLISTED_S = 120.0
-"""Seconds in which a pool may not list a machine that it has just accepted."""
+"""Seconds after an order for which the pool's list may still lack the machine."""
 
 
 class Stage(enum.Enum):
@@ -91,16 +91,16 @@ class PoolMachine:
     1. The record is on disk before the order. A look that shows the token or the ref makes the machine
        BOOTING, also if the answer to the order was lost.
     2. A machine that was absent from two complete looks, at least two intervals apart, and that was ordered
-       more than UNLISTED_S ago, has ENDED. So has a machine that the pool lists as ended, if the pool's
-       answer is certain.
+       more than UNLISTED_S ago, has ENDED. So has a machine that the pool lists as ended. In a pool that
+       stores no tokens, such a machine only counts as absent.
     3. A machine whose agent is connected has not ended, whatever the pool lists.
 
-    Invariant: the pool is asked to end a machine only if the record says ENDING or ENDED.
+    Invariant: the pool is asked to end a machine with a record only if the record says ENDING or ENDED.
     """
 
     record: MachineRecord
     listed: Machine | None = None
-    """The machine in the last look that has shown it."""
+    """The machine as the last look has shown it; None if the last complete look has not shown it."""
     absences: int = 0
     first_absence: float = 0.0
     last_absence: float = 0.0
@@ -135,7 +135,7 @@ class PoolMachine:
         self.last_absence = began
 
     def gone(self, interval_s: float, now: float) -> bool:
-        """Return whether the machine counts as absent for good."""
+        """Return whether the machine was absent long enough to count as ended (step 2)."""
         apart = self.last_absence - self.first_absence
         asked = self.record.asked_at or self.record.wanted_at
         return self.absences >= LOOKS_WITHOUT and apart >= 2 * interval_s and now - asked >= UNLISTED_S

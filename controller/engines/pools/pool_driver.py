@@ -60,7 +60,7 @@ class PoolDriver:
         self._wanted = wanted
         self._now = engine.scope.now
         self.offers: tuple[Offer, ...] = ()
-        """The offers of the last round."""
+        """The last offers that the pool has named."""
         self._searched_at = 0.0
         self._task: asyncio.Task[None] | None = None
 
@@ -84,7 +84,7 @@ class PoolDriver:
             await asyncio.sleep(self.engine.scope.interval_s)
 
     async def round(self) -> None:
-        """Do the steps that are due."""
+        """Do steps 2 and 3. Do nothing while another controller may lead, or before the first look."""
         if not self._may_act() or not self.engine.looks:
             return
         try:

@@ -35,15 +35,17 @@ Simulate = Callable[
     [tuple[HypotheticalNodes, ...], tuple[HypotheticalNodes, ...], float],
     Awaitable[tuple[Demand, ...] | None],
 ]
-"""Return the demand for each of the second nodes, if the first nodes come in any case. The last argument is
-the time limit in seconds. None if there was no answer in time.
+"""A function (ordered, further, limit_s) that simulates the queue. It returns, for each of the nodes in
+`further`, the jobs that would start there although the nodes in `ordered` come too. It returns None if the
+simulation was not ready within `limit_s` seconds.
 """
 
 
 class ScaleOut:
     """Orders machines of one pool.
 
-    1. Do nothing while no job waits, or while `most_unanswered` machines are ordered and have not connected.
+    1. Do nothing while no job waits, while the pool has `most` machines, or while `most_unanswered` machines
+       are ordered and have not connected.
     2. Take the offers whose shape is not paused in their zone and whose price is within the caps, the
        cheapest MOST_SHAPES.
     3. Ask what-if for each offer: simulate the queue until the machine would be ready, with the machines that
@@ -53,8 +55,8 @@ class ScaleOut:
        the boot time multiplied by `wait_price`.
     5. Record the needed machines as wanted. Keeper orders them.
 
-    Counters of waiting GPUs order too many machines: a job may wait for a quota, for another job, or only for
-    seconds. The simulation knows these reasons.
+    A pool that only counted the GPUs of waiting jobs would order too many machines: a job may wait for a
+    quota, for another job, or only for seconds. The simulation knows these reasons.
 
     Example: job 7 wants 4 GPUs and waits behind a job that ends in 2 minutes. A machine boots in 5 minutes.
     The simulation starts job 7 before the machine is ready, so no machine is ordered.

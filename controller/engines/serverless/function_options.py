@@ -17,7 +17,7 @@ _PREFIX = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,63}/){1,8}")
 
 @dataclass(frozen=True, kw_only=True)
 class FunctionOptions:
-    """The options.
+    """The options that all engines on serverless functions have.
 
     - `bucket`, `region`, `storage_endpoint` and `prefix` name the place of the results in an S3-compatible
       storage; without `storage_endpoint` it is Amazon S3. `credentials_file` has the access key.
@@ -25,8 +25,8 @@ class FunctionOptions:
       the function; "*" means all users.
     - `cpus` and `memory_mib` are the resources of one call, `longest_s` is the most seconds of one call, as
       they are set for the function. `concurrency` is the most calls at the same time.
-    - `repeat_s` is how many seconds a job may wait for its function before it is asked for again. After
-      `late_s` seconds an event does not start its job any more.
+    - If a job has not started `repeat_s` seconds after the call of the function, the function is called
+      again. After `late_s` seconds an event does not start its job any more.
     - `poll_s` is how often a function looks for a request to stop, and writes the output.
     """
 

@@ -41,7 +41,8 @@ def event_of(task: Task, tag: str, options: FunctionOptions) -> dict[str, Any]:
 
 
 def addresses(store: ObjectStore, keys: JobKeys, tag: str, options: FunctionOptions) -> dict[str, str]:
-    """Return the addresses with which the function reads and writes the objects of one job, and no others.
+    """Return the presigned addresses with which the function can read and write the objects of this job, and
+    no other objects.
 
     The address of the claim ends first. So an event that is later than `late_s` cannot start the job, even
     if the claim was deleted meanwhile.

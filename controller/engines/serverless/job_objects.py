@@ -24,7 +24,9 @@ _REVOKED = "revoked"
 
 @dataclass(frozen=True, slots=True)
 class JobKeys:
-    """The names of the objects. A claim is not below `jobs/`, because it stays after the job is forgotten."""
+    """The names of the objects. A claim, the object that a call creates to be the only one that runs the job,
+    is not below `jobs/`, because it stays after the job is forgotten.
+    """
 
     prefix: str
 
@@ -72,7 +74,7 @@ def jobs_of(objects: Iterable[StoredObject], keys: JobKeys) -> list[JobObjects]:
 
 
 REVOKED: dict[str, Any] = {"run": "", _REVOKED: True}
-"""The claim that the engine writes for a job that must not start any more."""
+"""The claim, and later the result, that the engine writes for a job that must not start any more."""
 
 
 def is_revoked(claim: bytes) -> bool:

@@ -37,7 +37,8 @@ class StoredObject:
 
 
 class ObjectStore:
-    """One bucket. The storage must create objects atomically, list them at once, and support If-None-Match.
+    """One bucket. The storage must create objects atomically, show new objects in lists immediately, and
+    support If-None-Match.
 
     All methods raise EngineUnavailable if the storage does not do what it was asked for. It is then unknown
     whether the request had an effect.
@@ -53,7 +54,7 @@ class ObjectStore:
     async def create(self, key: str, body: Mapping[str, Any]) -> bool:
         """Create an object with JSON if there is none with this key. Return whether it was created.
 
-        The storage answers 409 if another request for the key is under way.
+        The storage answers 409 if another request for the key is under way. Then send the request again.
         """
         for _ in range(_CONFLICT_TRIES):
             status, answer, _ = await self._send("PUT", key, json.dumps(body).encode(), ONLY_NEW)

@@ -81,8 +81,8 @@ class ServerlessEngine(ExecutionEngine):
        `stdout`, `stderr` and `result`. `result` is the proof.
     3. end() creates the claim itself if there is none; no call can then start the job. If there is one, end()
        writes `stop`, for which the handler looks every `poll_s` seconds.
-    4. look() lists the objects. A job that was asked for and has not started within `repeat_s` is to be asked
-       for again, because its event may be lost. The pause doubles with each repetition.
+    4. look() lists the objects. If a job has not started `repeat_s` seconds after its event was sent, ask()
+       is to send the event again, because it may be lost. The pause doubles with each repetition.
     5. forget() deletes the objects, but not the claim, because a late event would run the command again. A
        claim is deleted when all events of its job are too late.
 
@@ -176,8 +176,8 @@ class ServerlessEngine(ExecutionEngine):
         return tag
 
     async def _ask_again(self, tag: str, payload: bytes, refusal: str) -> None:
-        """Repeat the event of a job that nothing has claimed. An earlier event may still start the job, so a
-        lasting refusal counts only after the job was revoked.
+        """Send the event again for a job that no call has claimed. An earlier event may still start the job,
+        so raise a lasting refusal only after the job was revoked.
         """
         try:
             if refusal:
@@ -195,8 +195,8 @@ class ServerlessEngine(ExecutionEngine):
         await self._invoker.invoke(payload, tag)
 
     async def _settle_claim(self, tag: str) -> bool:
-        """Return whether the job is claimed. Write the result of a job that was claimed and cannot write it:
-        because it is revoked, or because its call ended before it wrote `started`.
+        """Return whether the job is claimed. If no call will write the result of a claimed job, write it
+        here: the job is revoked, or the claim is older than a call can be.
         """
         claim = await self._store.get(self._keys.claim(tag))
         if claim is None:
@@ -209,7 +209,9 @@ class ServerlessEngine(ExecutionEngine):
         return True
 
     async def _revoke(self, tag: str) -> bool:
-        """Prevent each start of the job. Return whether the job has not started."""
+        """Prevent the start of the job: write its claim and its result. Return False if a call has claimed
+        the job before.
+        """
         if not await self._store.create(self._keys.claim(tag), REVOKED):
             claim = await self._store.get(self._keys.claim(tag))
             if claim is None or not is_revoked(claim[0]):

@@ -56,7 +56,7 @@ _FIND = (
     "'"
 )
 """The shell command that finds a Python interpreter. The command is one line in single quotes, and contains
-no quote, backslash or `!` between them. So every login shell reads it in the same way.
+no single quote, backslash or `!` between them. So every login shell reads it in the same way.
 """
 _NO_PYTHON = "corral finds no python"
 
@@ -99,8 +99,8 @@ async def start_agent(
     interpreter. `home` is the directory for the agent's files; if empty, ~/.corral is used. Raise
     BootstrapFailed, or the error of a broken connection.
 
-    If the host has no Python and `python` is empty, send an agent with its own Python. Only a controller that
-    `make binary` has packed into one file contains such an agent.
+    If the host has no Python that can run the agent, and `python` is empty, send an agent with its own
+    Python. Only a controller that `make binary` has packed into one file contains such an agent.
     """
     command = _FIND.format(pythons=python or " ".join(PYTHONS), try_s=TRY_S)
     try:

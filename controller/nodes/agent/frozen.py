@@ -14,7 +14,8 @@ from wire.program_parts import is_frozen
 
 COMMAND = """exec /bin/sh -c 'read -r size; eval "$(head -c "$size")"'"""
 """The shell command that runs a script from stdin. The first line of stdin is the size of the script in
-bytes. The command has no quotes inside its quotes, so every login shell reads it in the same way.
+bytes. The command has no single quotes inside its single quotes, so every login shell reads it in the same
+way.
 """
 _END = "# --- end of functions ---\n"
 _RECEIVE = Path(__file__).with_name("receive_agent.sh")

@@ -43,5 +43,5 @@ class LastLine:
         return self.now()
 
     def now(self) -> str:
-        """Return the last line that has arrived so far."""
+        """Return the last line that has arrived; empty if none has arrived."""
         return printable(self._last.decode("utf-8", "replace").strip(), 500)

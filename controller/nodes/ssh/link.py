@@ -69,10 +69,9 @@ class SshLink(ReconnectingLink):
         return SshChannel(connection, started)
 
     def _where(self, connection: asyncssh.SSHClientConnection) -> str:
-        """Return the address at which other nodes reach this node.
-
-        Behind a jump host this is the host name, because the IP address of the connection is that of the jump
-        host.
+        """Return the address at which other nodes reach this node: the configured address, or else the one of
+        the SSH connection. Behind a jump host this is the host name, because the IP address of the connection
+        is that of the jump host.
         """
         if self.host.address:
             return self.host.address

@@ -1,4 +1,6 @@
-"""Orders by the service of jobs: the run time and GPU time that they have had. They need no time limits."""
+"""Orders by the service of jobs: the run time and GPU time that they have had. These orders need no time
+limits.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,11 @@ CLASS_RATIO = 1_000.0
 
 @dataclass(frozen=True, slots=True)
 class ExpectedRemainingOrder:
-    """The `expected-remaining` order: the job with the fewest expected GPU-seconds for each end is first.
+    """The `expected-remaining` order: the job that is expected to end after the fewest GPU-seconds is first.
 
-    The GPU-seconds are the GPUs of the job times the expected seconds of run time for each end, given the
-    run time that the job has had (`ServiceRates`). A waiting job also counts the cost of its restart.
+    The GPU-seconds are the GPUs of the job times the seconds of run time for each end: the seconds that jobs
+    with the same run time need on average until one of them ends (`ServiceRates`). For a waiting job, the
+    cost of its restart is added.
     """
 
     name: ClassVar[str] = "expected-remaining"
@@ -37,11 +40,13 @@ class ExpectedRemainingOrder:
         return (bin_of(run_s_of(job, job.submitted_at)),)
 
     def place(self, job: Job, view: OrderView) -> tuple[float, ...]:
-        """Return the expected GPU-seconds for each end. The job with the lowest value is first."""
+        """Return the expected GPU-seconds until an end. The job with the lowest value is first."""
         return (max(job.spec.gpus, 1.0) * self.seconds_per_end(job, view.service_rates, view.now),)
 
     def seconds_per_end(self, job: Job, rates: ServiceRates, now: float) -> float:
-        """Return the expected seconds for which GPUs must be given to the job for each end."""
+        """Return the expected seconds for which GPUs must be given to jobs such as this until one of them
+        ends.
+        """
         extra_s = self.restart_cost_s if job.placed_at is None else 0.0
         return rates.seconds_per_end(job.spec.gpus, run_s_of(job, now), extra_s, self.horizon_s)
 

@@ -22,9 +22,9 @@ class MultifactorOrder:
     - priority: the priority / 100.
     - age: seconds waited / `age_full_s`.
     - fair_share: the fair-share factor of the job's user; 0 above a soft limit.
-    - size: GPUs of the job / GPUs of the cluster. The factor is 0 for a user that has used more than its part
-      of its project's usage while another user of the project waits (`OrderView.rationed`), if the job
-      requests more GPUs than the project's fair share of the cluster.
+    - size: GPUs of the job / GPUs of the cluster. The factor is 0 if two conditions hold. The user has used
+      more than its part of its project's usage while another user of the project waits
+      (`OrderView.rationed`), and the job requests more GPUs than the project's fair share of the cluster.
     - deadline: rises from 0 to 1 in the `deadline_from_s` seconds before the latest start that meets the
       job's deadline.
     - queue: the priority of the queue. If the weight is 0, all jobs of a queue with a higher priority come
@@ -63,8 +63,8 @@ class MultifactorOrder:
         return (job.ages_from,)
 
     def group(self, job: Job, tenant: SharePath) -> LaneGroup:
-        """Return all properties of the job that change its points, except its age. Jobs with equal properties
-        are sorted by their age alone.
+        """Return the properties, except the age, in which the points of jobs with equal requests can differ.
+        Jobs that are equal in them are sorted by their age alone.
         """
         queue = (job.spec.queue,) if self.queue else ()
         return *tenant, job.priority, _last_start(job), *queue

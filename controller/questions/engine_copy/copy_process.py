@@ -66,7 +66,7 @@ log = logging.getLogger("corral.questions")
 
 @dataclass(slots=True)
 class AnswerProcess:
-    """A process that answers a question, and the bytes of the answer so far."""
+    """A process that answers a question, and the bytes of its next answer that have arrived."""
 
     pid: int
     number: int

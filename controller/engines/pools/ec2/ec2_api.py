@@ -68,7 +68,7 @@ class Ec2Api:
         )
 
     async def pages(self, action: str, parameters: Mapping[str, str]) -> AsyncIterator[Element]:
-        """Yield the answers with all pages of a list."""
+        """Yield the pages of a list, each as the root element of one answer."""
         more = dict(parameters)
         for _ in range(MOST_PAGES):
             page = await self.call(action, more)

@@ -23,7 +23,9 @@ from controller.engines.pools.power.wake_on_lan import send_magic_packet
 from wire import trusted_paths
 
 AT_ONCE = 16
-"""The most BMCs that are asked at the same time, because some answer only after seconds."""
+"""The most BMCs that are asked at the same time. Some answer only after seconds, so asking them one after the
+other would take too long.
+"""
 SOFT_TRIES = 6
 """The number of requests to shut down before the power is cut."""
 log = logging.getLogger("corral.engines")
@@ -76,8 +78,8 @@ class Bmc(ABC):
 class PowerPool(MachinePool):
     """The hosts of one pool.
 
-    1. Each look asks all BMCs, AT_ONCE at a time. A BMC without an answer counts as in its last answer. If no
-       BMC answers, the look fails.
+    1. Each look asks all BMCs, AT_ONCE at a time. If a BMC does not answer, its last answer counts. If no BMC
+       answers, the look fails.
     2. An order switches a host on. The same order has no further effect.
     3. The end of a machine shuts the host down, and cuts the power after SOFT_TRIES requests without effect.
     4. The records say which hosts Corral has switched on. Another host that is on becomes a node too, and is

@@ -80,7 +80,7 @@ class RedfishBmc(Bmc):
         await self._ask("POST", path, {"ResetType": kind})
 
     async def _path(self) -> str:
-        """Return the path of the system."""
+        """Return the path of the option `system`, or else of the first system that the BMC lists."""
         if not self._system:
             members = (await self._ask("GET", f"{ROOT}/Systems")).get("Members") or [{}]
             path = members[0].get("@odata.id", "") if isinstance(members[0], dict) else ""
