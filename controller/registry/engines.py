@@ -63,7 +63,9 @@ def engine_taints(engine: str, section: EngineSection) -> tuple[Taint, ...]:
 
 
 def quota_source(config: Config) -> KubernetesQuotas | None:
-    """Return the quota provider if it takes the limits of projects from an execution engine."""
+    """Return the quota provider if it takes the limits of projects from an execution engine, and None
+    otherwise.
+    """
     section = config.quota
     provider = make_plugin(
         "quota", section.provider, section.options, ("quota",), config.source, config.plugin_files

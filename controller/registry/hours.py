@@ -44,8 +44,9 @@ def _quotas(config: Config, name: str, tables: Mapping[str, Any]) -> dict[Tenant
 
 
 def dead_hours(config: Config, _pipeline: Pipeline) -> Iterator[ConfigProblem]:
-    """Yield a warning for each table [hours.NAME] that changes nothing. Either the table has no keys, or
-    earlier tables are always in force at the same hours and set the same keys.
+    """Yield a warning for each table [hours.NAME] that changes nothing. Either the table sets no quota and no
+    weight, or one earlier table is in force in all its hours, sets the same quotas, and sets the weights of
+    the same tenants.
     """
     timetable = timetable_of(config)
     for place, each in enumerate(timetable.tables):

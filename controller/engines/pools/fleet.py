@@ -141,7 +141,8 @@ class Fleet:
         await asyncio.to_thread(self._files.save, machine.record.token, machine.record)
 
     async def forget_old(self, now: float) -> None:
-        """Delete the records of machines that ended more than KEPT_S ago, and the oldest beyond MOST_ENDED.
+        """Delete the records of machines that ended more than KEPT_S ago, and the oldest records beyond
+        MOST_ENDED.
         """
         ended = [each.record for each in self if each.record.ended_at is not None and each.record.cleared]
         ended.sort(key=lambda record: record.ended_at or 0.0)

@@ -30,8 +30,10 @@ def refused_services(config: Config, pipeline: Pipeline) -> Iterator[ConfigProbl
 
 
 def services_without_nodes(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
-    """Yield a warning for each service whose replicas do not all fit on the nodes of scheduler.toml, even if
-    no other job runs."""
+    """Yield a warning for each service of which no replica fits on the nodes of scheduler.toml, even if no
+    other job runs. Also yield one for each service with spread = "require" that has more replicas than nodes
+    that can hold one.
+    """
     for service in services_of(config) if config.nodes else ():
         admitted = apply_queue_rule(pipeline.rules, service.spec, service.user)
         if isinstance(admitted, Refusal) or not service.replicas:

@@ -18,7 +18,7 @@ SIZES = (
 """Numbers of GPUs per job, and how often each occurs relative to the others."""
 
 ROUND_LIMITS = (HOUR, 4 * HOUR, 12 * HOUR, DAY, 2 * DAY, 3 * DAY, 7 * DAY)
-"""The time limits that users choose from, in seconds."""
+"""The usual time limits, from which most users choose, in seconds."""
 
 LONGEST_LIMIT = ROUND_LIMITS[-1]
 

@@ -325,7 +325,7 @@ class GpuJobTable:
             for name in times:
                 fields[_MOMENTS[name]] = _cell(cells, name, lambda text: _moment(text, submit_s))
             asked = {name: cells[name] for name in names if name in cells}
-            # End a virtual job exactly at its time limit, without a grace period.
+            # Set the grace time to 0, because in the simulation a job ends exactly at its time limit.
             spec = JobSpec(("true",), grace_s=0.0, **{**FIXED_SIZES, **fields})
             if asked:
                 spec = replace(spec, **options.read(asked))
