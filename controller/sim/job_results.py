@@ -57,7 +57,9 @@ class SimulatedJob:
 
     @property
     def wait_s(self) -> float:
-        """Return the seconds from the submit to the last start; 0 if the job has not started, or waits again."""
+        """Return the seconds from the submit to the last start; 0 if the job has not started, or waits
+        again.
+        """
         return 0.0 if self.start_s is None else self.start_s - self.submit_s
 
     @property
