@@ -25,8 +25,8 @@ def adopt_attempts(
     3. Add all other attempts, with their supervisors, steps and CPUs. `AttemptRunner.start` then watches the
        supervisors that still run, and launches a supervisor for each attempt that has none.
 
-    Example: the controller was killed, so the agent exited, while job 7 runs. The next controller starts a
-    new agent, which finds attempt 7.1 and its supervisor 4711 in the spool. Job 7 continues.
+    Example: the controller is killed while job 7 runs, so the agent exits. The next controller starts a new
+    agent, which finds attempt 7.1 and its supervisor 4711 in the spool. Job 7 continues.
     """
     for lost in map(parse_key, process_tree.attempts_with_processes(str(spool.root), spool.mark_key)):
         if lost is not None and not spool.has(lost):

@@ -79,7 +79,7 @@ class Agent:
 
     The agent has one thread. `AttemptStates` decides which actions are needed and does no I/O;
     `AttemptRunner` carries the actions out. This class has the loop, and passes each message of the
-    controller to the object that it concerns.
+    controller to the object that handles it.
 
     Start
     1. `adopt`: take over the attempts that earlier agents left in the spool.
@@ -290,16 +290,17 @@ class Agent:
             try:
                 self.spool.renew_leases(ping.heard)
             except OSError as error:
-                # If the file of leases cannot be written, print the error and continue. If no later write
-                # succeeds before the leases expire, the supervisors end the jobs.
+                # If the time of the last contact cannot be written, print the error and continue. If no later
+                # write succeeds before the leases expire, the supervisors end the jobs.
                 print(f"agent: leases cannot be renewed: {error}", file=sys.stderr)
         if ping.journal:
             self.spool.epochs.remember_journal(ping.journal)
         self.channel.send(Pong(ping.beat, lease.boot_time_s()))
 
     def _to_command(self, of_session: Callable[[Any], None], frame: Any) -> None:
-        """Pass a message to a task of srun or to a session of `corral exec`. A task host gets the messages
-        for its tasks; `of_session` is called with any other message.
+        """Pass a message about a running command to the process that runs the command. If the command is a
+        task of srun that a task host runs, the task host gets the message. Otherwise `of_session`, a method
+        of the `corral exec` sessions, is called with the message.
         """
         if not self.task_hosts.pass_on(frame):
             of_session(frame)
@@ -347,7 +348,7 @@ class Agent:
         return found + AttemptCgroup(self.launches.cgroups.parts(format_key(key), None, 0)).members()
 
     def _kill_tasks(self, key: AttemptKey, step: int) -> None:
-        """Kill the tasks of a step whose srun was killed."""
+        """Kill the tasks that a step has on this node, because its srun was killed."""
         if self.attempts.has_ended(key) is False:
             process_tree.send_signal(tasks_of_step(self._processes_of(key), step), signal.SIGKILL)
 

@@ -27,7 +27,9 @@ class AgentExit(Exception):
 
 
 class Channel:
-    """The connection to the controller. One system call may transfer many messages."""
+    """The connection to the controller. Messages are queued, so that one system call may transfer many of
+    them.
+    """
 
     def __init__(self, source: int, sink: int) -> None:
         self.source = source

@@ -70,16 +70,15 @@ _PRESENT: ContextVar[Optional[tuple[float, tzinfo]]] = ContextVar("present", def
 
 
 def present() -> float:
-    """Return the present time in seconds since 1970. Inside the context manager `as_of`, return the time
-    `now` of this context manager.
-    """
+    """Return the present time in seconds since 1970. In a block `with as_of(now, zone)`, return `now`."""
     given = _PRESENT.get()
     return time.time() if given is None else given[0]
 
 
 @contextmanager
 def as_of(now: float, zone: tzinfo) -> Iterator[None]:
-    """Context manager in which `moment` uses `now` as the present time and `zone` as the time zone.
+    """Context manager: in its block, `moment` and `present` use `now` as the present time, and `moment` uses
+    `zone` as the time zone.
 
     Simulations use `as_of`, so that "18:00" is a time of the simulated day.
     """
@@ -106,8 +105,8 @@ def moment(text: str, now: Optional[float] = None) -> float:
     try:
         if clock is not None:
             hour, minute, second = (int(part or 0) for part in clock.groups())
-            # Use local time without a fixed UTC offset, so that summer time is right on the day that the
-            # text names.
+            # Use local time without a fixed UTC offset, because tomorrow may have another offset than today
+            # (summer time).
             today = datetime.fromtimestamp(now, UTC).astimezone(zone).replace(tzinfo=zone)
             today = today.replace(hour=hour, minute=minute, second=second, microsecond=0)
             return (today if today.timestamp() > now else today + timedelta(days=1)).timestamp()
@@ -134,7 +133,7 @@ def cores_milli(text: str) -> int:
 
 
 def gpus(text: str) -> float:
-    """Parse a number of GPUs, such as 8, or a part of one GPU, such as 0.25."""
+    """Return the number of GPUs for a text such as 8, or for a part of one GPU such as 0.25."""
     return _number(text, "a number of GPUs", "write 8 or 0.25")
 
 
@@ -154,7 +153,7 @@ def whole(text: str) -> int:
 
 
 def count(text: str) -> int:
-    """Parse a whole number above zero."""
+    """Return the whole number above zero that the text names."""
     number = _positive(text, "a whole number above zero", "write 2")
     if number != int(number):
         raise ValueError(f"{text!r} is not a whole number above zero; write 2")
@@ -215,8 +214,8 @@ def _amount(number: str) -> float:
 
 
 def words(text: str) -> tuple[str, ...]:
-    """Split a command line into words, as a shell does with spaces and quotation marks. Variables and
-    patterns are not expanded.
+    """Split a command line into words at spaces, with quotation marks as in a shell. Variables and patterns
+    are not expanded.
     """
     try:
         found = tuple(shlex.split(text))

@@ -88,7 +88,7 @@ class Reason(str, enum.Enum):
     """
     UNHEALTHY = "unhealthy"
     DRAINED = "drained"
-    """The drain of a node has ended the job, because the job may not be queued again."""
+    """A timed drain of a node has ended the job, because the job may not be preempted."""
 
 
 class NodeState(str, enum.Enum):
@@ -151,9 +151,13 @@ WHOLE_GPU: Final = 1000
 """One whole GPU. Parts of GPUs are counted in thousandths."""
 
 ENGINE_LABEL: Final = "engine"
-"""The label, and the key of the taint, that names the execution engine of a node."""
+"""The key of a node label and of a taint. The value of both is the execution engine of the node, such as
+slurm.
+"""
 COST_LABEL: Final = "cost"
-"""The label with the price per hour of a machine of a pool. The scorer `cost` reads the label."""
+"""The key of the node label with the price per hour of a machine of a pool. The scorer `cost` reads this
+label.
+"""
 SLURM_QOS: Final = "normal"
 """The QOS that Slurm's commands show for jobs of a queue without `qos` in scheduler.toml."""
 

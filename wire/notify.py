@@ -20,8 +20,9 @@ JOB_WORDS: Final[Mapping[str, str]] = {
     "deadline.at-risk": "a job is expected to miss its deadline",
     "efficiency": "every Monday: what the jobs of a user requested in the last week, and what they used",
 }
-"""The kinds of notices about the jobs of one user. A rule sends these notices to this user, unless the rule
-has other recipients. Each user may also choose kinds for his or her own jobs."""
+"""The kinds of notices about a job, each with its words. A rule sends such a notice to the user of the job,
+unless the rule has other recipients. Users may also choose kinds for their own jobs.
+"""
 
 CLUSTER_WORDS: Final[Mapping[str, str]] = {
     "gpu.out": "a GPU gets no more jobs: suspect, cordoned or lost",
@@ -36,7 +37,7 @@ CLUSTER_WORDS: Final[Mapping[str, str]] = {
     "plugin.failed": "a plugin has failed",
     "off-queue": "a user uses a GPU without a job",
 }
-"""The kinds of notices about the cluster, for operators."""
+"""The kinds of notices about the cluster, each with its words. Operators get these notices."""
 
 WORDS: Final[Mapping[str, str]] = {**JOB_WORDS, **CLUSTER_WORDS}
 
@@ -91,10 +92,11 @@ class NotifyView:
 
 @dataclass(frozen=True)
 class NotifySettings:
-    """The notices that a user wants, and their addresses: a mail address, an ntfy topic, or both.
+    """The notices that a user wants, and where they are sent: to a mail address, to an ntfy topic, or to
+    both.
 
-    `when` has words of JOB_WORDS. `every` is one of DIGESTS, or empty for a message at once. `quiet` has
-    hours, such as "22:00-07:00", in which messages wait.
+    `when` has words of JOB_WORDS. `every` is the interval of digests, one of DIGESTS; if it is empty, each
+    notice is sent at once. `quiet` is a time of day, such as "22:00-07:00", in which no message is sent.
     """
 
     when: tuple[str, ...] = ()

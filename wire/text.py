@@ -9,8 +9,8 @@ _HOSTILE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060
 
 
 def printable(text: str, limit: int = 200) -> str:
-    """Return the text on one line, with control, escape and direction characters replaced, cut to at most
-    `limit` characters.
+    """Return the text on one line, cut to at most `limit` characters. Characters that control a terminal or
+    the direction of text are replaced.
     """
     clean = _HOSTILE.sub("\ufffd", text)
     return clean if len(clean) <= limit else clean[: limit - 1] + "…"

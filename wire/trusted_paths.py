@@ -14,7 +14,8 @@ directory can be replaced between the check and the use:
    same way.
 3. Each parent directory must belong to root, to the user of this process, or to the owner of "/". In a user
    namespace, the owner of "/" is the real root, which has another uid there. Other users may write to the
-   directory only if the directory has the sticky bit, like /tmp. Then they cannot rename or delete our files.
+   directory only if the directory has the sticky bit, like /tmp. Then other users cannot rename or delete
+   files that are not theirs.
 4. The last directory must belong to root or to the user of this process. No other user may write to the last
    directory, even with the sticky bit.
 
@@ -263,8 +264,8 @@ def _enter(at: int, name: str, make: bool) -> int:
         if not make:
             raise
     with suppress(FileExistsError):
-        # Ignore the error if the directory exists, because another agent may have made the directory at the
-        # same time.
+        # Ignore the error FileExistsError, because another agent may have made the directory at the same
+        # time.
         os.mkdir(name, 0o700, dir_fd=at)
     return os.open(name, _PATH_FLAGS, dir_fd=at)
 

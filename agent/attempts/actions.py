@@ -21,8 +21,8 @@ class RecordOrder:
 
 @dataclass(frozen=True)
 class RecordEnd:
-    """Record the end of an attempt that never ran on this node. A start order that arrives later then has no
-    effect.
+    """Record the end of an attempt that never ran on this node. If a start order for this attempt arrives
+    later, it has no effect.
     """
 
     status: AttemptStatus

@@ -95,7 +95,9 @@ def decode_facts(data: bytes) -> list[list[str]]:
 
 
 def lock_record(descriptor: int) -> bool:
-    """Lock a record until this process exits. Return False if another process has already locked it."""
+    """Lock a record until this process exits, and return True. Return False if another process has locked the
+    record.
+    """
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

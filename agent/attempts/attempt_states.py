@@ -72,8 +72,8 @@ class AttemptStates:
     5. `settle`: the controller has recorded the end. Delete the logs only when `keep` newer attempts are
        settled.
 
-    If a supervisor exits without recording an end, launch another one after 0, 0.5, 1 ... 30 s. The second
-    supervisor ends the processes that are left and records `supervisor_lost`.
+    If a supervisor exits without recording an end, launch another supervisor: the first time at once, then
+    after 0.5, 1 ... 30 s. This supervisor ends the processes that are left and records `supervisor_lost`.
 
     Invariants
     - An attempt is launched only when all older attempts of its job have ended.
@@ -93,7 +93,7 @@ class AttemptStates:
         self._of_job: dict[int, list[int]] = {}
         self._settled: deque[AttemptKey] = deque()
 
-    # --- queries ---
+    # --- the state of one attempt or of all attempts ---
 
     def unsettled(self) -> tuple[AttemptStatus, ...]:
         """Return the statuses of all attempts whose end the controller has not stored yet. The agent sends
@@ -358,7 +358,7 @@ class AttemptStates:
     def _newest(self, job: int) -> int:
         return max(self._of_job.get(job, ()), default=-1)
 
-    # --- bookkeeping ---
+    # --- adding and removing attempts ---
 
     def _remember(self, key: AttemptKey, attempt: AttemptState) -> None:
         self._known[key] = attempt

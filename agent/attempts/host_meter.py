@@ -1,8 +1,9 @@
 """Measures the CPU time and the memory of running attempts, from their cgroups or from their processes.
 
 1. Every `SAMPLE_INTERVAL_S` seconds, read CPU time and memory of each running attempt from its cgroup.
-2. For a figure that no cgroup counts, read /proc/<pid>/stat of all processes once, and add up the processes
-   below the supervisor of each attempt. Wait longer before the next sample if this scan was slow.
+2. If the cgroup of an attempt does not count CPU time or memory, read /proc/<pid>/stat of all processes once,
+   and add up the descendants of the attempt's supervisor. Wait longer before the next sample if this scan was
+   slow.
 3. Keep the highest memory as the peak. Save the peak in a file beside the record, so that the peak survives a
    restart of the agent.
 4. Add CPU time and peak to the status of an ended attempt.
@@ -29,7 +30,7 @@ from wire.dataclass import dataclass
 
 SAMPLE_INTERVAL_S = 2.0
 _PAUSES_PER_COST = 100
-"""The pause after a sample is at least this many times as long as the sample took."""
+"""The pause after a sample is at least _PAUSES_PER_COST times as long as the sample took."""
 _SAVE_GROWTH = 1.05
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")

@@ -1,5 +1,5 @@
-"""Remembers in the spool the highest epoch of a leading controller, and the newest journal entry of which a
-controller has told.
+"""Remembers two facts in the spool: the highest epoch of a controller that this node has served, and the
+newest journal entry that a controller has named in a Ping.
 
 Of several controllers on one database, one leads, and each change of the leader raises the epoch. A
 controller with a lower epoch than an earlier one is no longer the leader, or uses an old copy of the
@@ -20,13 +20,14 @@ class LeaderEpochs:
         self._root = root
 
     def highest(self) -> int:
-        """Return the highest epoch that this spool has served; 0 if it has served none."""
+        """Return the highest epoch of a controller that has used this spool; 0 if there is none."""
         text = _read(self._root / _EPOCH)
         return int(text) if text.isdecimal() else 0
 
     def refusal(self, epoch: int) -> str:
-        """Return the reason why a controller with this epoch must not use the spool; empty if it may. A
-        controller with epoch 0 is the only one of its cluster, or of a version without epochs.
+        """Return the reason why a controller with this epoch must not use the spool; empty if the controller
+        may use it. Epoch 0 is always accepted: such a controller is the only one of its cluster, or of an
+        earlier version of Corral.
         """
         highest = self.highest()
         if not epoch or epoch >= highest:
@@ -43,11 +44,11 @@ class LeaderEpochs:
             _replace(self._root / _EPOCH, f"{epoch}\n", sync=True)
 
     def journal(self) -> str:
-        """Return the newest journal entry of which a controller has told; empty if there is none."""
+        """Return the newest journal entry that a controller has named; empty if none has."""
         return _read(self._root / _JOURNAL)
 
     def remember_journal(self, entry: str) -> None:
-        """Store the newest journal entry. Ignore a failed write, because an older entry is also correct."""
+        """Store the newest journal entry. If that fails, keep the older entry, which is also correct."""
         try:
             _replace(self._root / _JOURNAL, f"{entry}\n", sync=False)
         except OSError:

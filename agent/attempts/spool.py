@@ -4,7 +4,7 @@ attempt before reporting it to the controller.
 key                  the HMAC key that signs the marks of processes (process_marks.py)
     lock                 locked by the one agent that uses this spool; contains its pid
     cluster              the cluster that this spool belongs to (cluster_ownership.py)
-    epoch, journal       what this host remembers of the leading controllers (leader_epochs.py)
+    epoch, journal       highest epoch of a controller, newest journal entry (leader_epochs.py)
     hints                a FIFO through which supervisors send new facts to the agent
     lease                the time of the last contact with the controller (lease.py)
     attempts/42.1/       record (attempt_record.py), stdout, stderr, stop, go, tasks.sock (task_host.py)
@@ -43,7 +43,9 @@ from wire.trusted_paths import UntrustedPath
 
 AttemptKey = tuple[int, int]
 EVICT_AFTER_S = 0.5
-"""The seconds that an earlier agent gets to exit. After that, this agent kills the earlier one."""
+"""Seconds for which a new agent waits until an earlier agent of this spool exits. After this time the new
+agent kills the earlier agent.
+"""
 
 
 class SpoolUnusable(Exception):
@@ -112,8 +114,8 @@ class Spool:
             self._lease = os.open(self.root / lease.NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             for leftover in Path(self._attempts).glob(".*"):
                 if parse_key(leftover.name[1:]) is not None:
-                    # Delete only directories named like `.42.1`: an interrupted `record_order` leaves such a
-                    # directory. An agent does not create other names that begin with a dot.
+                    # Delete only directories named like `.42.1`, which an interrupted `record_order` leaves.
+                    # Other names that begin with a dot are not made by an agent.
                     shutil.rmtree(leftover)
             self.hints = os.open(self.fifo, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         except UntrustedPath as error:
@@ -205,7 +207,7 @@ class Spool:
                     os.kill(int(text), signal.SIGKILL)
                     return
 
-    # --- writing ---
+    # --- writing orders, records and leases ---
 
     def renew_leases(self, contact_s: float) -> None:
         """Store `contact_s`, the time of the last contact with the controller in seconds since boot. All
@@ -322,7 +324,7 @@ class Spool:
         os.rename(f"{directory}/.record", f"{directory}/record")
         return self.read(key)
 
-    # --- reading ---
+    # --- reading records and logs ---
 
     def directory(self, key: AttemptKey) -> str:
         """Return the directory of an attempt whose end the controller has not stored yet."""

@@ -50,8 +50,8 @@ class UsageReporter:
         self._sent_at = 0.0
 
     def start(self, loop: EventLoop) -> None:
-        """Measure the CPU time and memory of running attempts now, and again after the pauses that
-        `HostMeter.sample` returns.
+        """Measure the CPU time and memory of running attempts now, and again whenever the pause that
+        `HostMeter.sample` returned has passed.
         """
         pause = self._host.sample(self._measured())
         self._report(time.monotonic())

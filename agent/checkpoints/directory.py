@@ -20,8 +20,8 @@ from agent.processes.job_user import become_user
 from agent.supervisor import task_process
 
 ANSWER_TIMEOUT_S = 30.0
-"""A file system that does not answer for this many seconds counts as hanging. The attempt then ends without
-waiting for the file system.
+"""A file system that does not answer for this many seconds counts as hanging, and its checkpoints are not
+searched any longer.
 """
 MAX_PATH_BYTES = 1_000
 """The length of the longest path of a checkpoint, in bytes. Checkpoints with longer paths are ignored,

@@ -58,9 +58,9 @@ class NvmlMissing(GpusUnknown):
 
 @dataclass(frozen=True)
 class PendingLaunch:
-    """A launch, or a check after the end of a job, that waits until the GPUs in `uuids` are clean. When these
-    GPUs are clean, `then` is called with an empty string. If they are not clean in time, `then` is called
-    with the reason.
+    """A launch, or a check after the end of a job, that waits until the GPUs in `uuids` are clean. `then` is
+    called with an empty string when the GPUs are clean. If they are not clean in time, `then` is called with
+    the reason.
     """
 
     uuids: tuple[str, ...]
@@ -102,8 +102,8 @@ class NvmlGpus:
         self._patience_s = patience_s
         self._hang_s = min(hang_s, patience_s)
         self._first_links: dict[tuple[str, int], int] = {}
-        """The number of NVLinks that were active at the first reading, by the UUID of the GPU and the number
-        of all its NVLinks.
+        """The number of NVLinks of a GPU that were active at the first reading. The keys are (UUID of the
+        GPU, number of all its NVLinks).
         """
         self._changed_links_rounds = 0
         self._readings = ReportedReadings()
@@ -118,8 +118,8 @@ class NvmlGpus:
         self._held_before: set[str] = set()
         self._ordered: dict[str, int] = {}
         self._checking: dict[str, int] = {}
-        """Dicts from the UUID of a GPU to a consecutive number. `_ordered` has the number of the last ordered
-        check or reset, and `_checking` the number of the check that runs now.
+        """Checks and resets of a GPU have consecutive numbers. `_ordered` has the number of the last ordered
+        check or reset of each GPU, by UUID. `_checking` has the number of the check that runs now.
         """
         self._resetting = ""
         self._round: dict[str, dict[str, Any]] = {}
@@ -294,8 +294,8 @@ class NvmlGpus:
     # --- the probe process ---
 
     def _check_probe(self) -> None:
-        """Replace a probe process that has ended or hangs. Silence during the pause between two rounds of
-        readings does not count as hanging.
+        """Replace a probe process that has ended or hangs. In the pause between two rounds of readings, a
+        probe that writes nothing does not count as hanging.
         """
         silent = time.monotonic() - self._last_line_at - (self._pause_s if self._waiting else 0.0)
         if self._resetting:
@@ -376,8 +376,8 @@ class NvmlGpus:
         processes = self._processes(round_lines)
         held = held_milli(self._holders())
         for uuid, line in round_lines.items():
-            # Report a GPU without a job as unclean only if a process that belongs to no job uses the GPU.
-            # Used memory alone may still belong to a job that has just ended.
+            # Report a GPU that no attempt holds as unclean only if a process that belongs to no job uses it.
+            # Used memory without a process may still belong to a job that has just ended.
             reason = "" if uuid in held else self._why_unclean(uuid, line, processes, held)
             foreign_process = (
                 reason if any(each.uuid == uuid and each.job is None for each in processes) else ""
@@ -401,9 +401,9 @@ class NvmlGpus:
             self._send(GpuProcesses(processes))
 
     def _check_links(self, samples: list[GpuSample]) -> None:
-        """End the agent if the number of active NVLinks of a GPU differs from the number at the start of the
-        agent, in LINKS_ROUNDS consecutive rounds of readings. A new agent must report the change, because
-        NVLinks are reported only in the hello, the first message of an agent.
+        """End the agent if, in LINKS_ROUNDS consecutive rounds, a GPU has another number of active NVLinks
+        than at the start of the agent. The next agent then reports the NVLinks, because they are reported
+        only in the hello, the first message of an agent.
         """
         now = {(each.uuid, each.links): each.links_up for each in samples}
         self._first_links = begun = {**now, **self._first_links}
@@ -429,9 +429,9 @@ class NvmlGpus:
             self._report(gpu.uuid, TroubleKind.SILENT, trouble)
 
     def _report(self, uuid: str, kind: TroubleKind, trouble: str) -> None:
-        """Report `trouble`, a fault of a GPU, to the controller, unless the last reported fault of this GPU
-        was the same. If a check of the GPU is under way, the check fails. If `trouble` is empty, report
-        nothing, because only a check can show that a fault has ended.
+        """Report `trouble`, a text about a fault of a GPU, to the controller, unless it was the last reported
+        fault of this GPU. If a check of the GPU has been ordered, the check fails. If `trouble` is empty,
+        report nothing, because only a check can show that a fault has ended.
         """
         if trouble != self._trouble.get(uuid, ""):
             self._trouble[uuid] = trouble

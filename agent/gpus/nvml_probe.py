@@ -2,8 +2,8 @@
 
 The probe writes JSON lines. The first line describes the GPUs, the second line has their UUIDs. Every few
 seconds, and whenever a line arrives on stdin, the probe reads all GPUs: it writes one line with a reading for
-each GPU, and `{"done": true}` after the last GPU. If the driver hangs on a GPU, the line of this GPU is the
-first one that is missing. Xid events (GPU errors) are written when they occur.
+each GPU, and `{"done": true}` after the last GPU. If the driver hangs on a GPU, the probe writes no line for
+this GPU and for all later GPUs. Xid events (GPU errors) are written when they occur.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class Device(NamedTuple):
 
 
 def main() -> None:
-    """Write readings. The arguments of the process are the pause between two readings in seconds, `first` or
-    `again`, and the GPUs to skip.
+    """Write readings. The arguments of the process are the pause between two readings in seconds, the word
+    `first` or `again` (for a probe that replaces an earlier probe), and the GPUs to skip.
     """
     pause_s, order, *skip = sys.argv[1:]
     write_readings(float(pause_s), order == "again", skip)
@@ -74,8 +74,8 @@ def write_readings(
     exit.
 
     `again` is True for a probe that replaces an earlier one. Such a probe skips the GPUs in `skip`. It does
-    not write the line that describes the GPUs, because the agent could not find out on which GPU the driver
-    hangs while the probe collects this description.
+    not write the line that describes the GPUs: if the driver hung while the probe reads this description, the
+    agent could not find out on which GPU.
     """
     _die_with_the_agent()
     try:
@@ -106,8 +106,8 @@ def write_readings(
 
 
 def _die_with_the_agent() -> None:
-    """Let the kernel kill this process when the agent exits. Without this, a probe that hangs in the driver
-    would never notice that the agent has closed the pipe.
+    """Let the kernel kill this process when the agent exits, because a probe that hangs in the driver cannot
+    notice that the agent has closed the pipe.
     """
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -231,7 +231,7 @@ def _numa(bus: str, sys_root: Path) -> int:
 
 
 def _read_gpu(device: Device) -> dict[str, Any]:
-    """Return the line of output for one GPU: its reading, or the error of NVML."""
+    """Return the data of the output line for one GPU: its reading, or the error that NVML raised."""
     handle, whole = device.handle, device.whole
     try:
         up, links = _links(whole) if not device.mig else (0, 0)

@@ -41,8 +41,9 @@ class ProbeProcess:
         self._unfinished = b""
 
     def read(self, patience_s: float = 0.0) -> list[dict[str, Any]]:
-        """Return the next messages of the probe process; empty if none arrives within `patience_s` seconds.
-        Raise ProbeEnded if the process has ended or reports an error.
+        """Return the messages of the probe process that have arrived. If there are none, wait at most
+        `patience_s` seconds; return an empty list if none arrives. Raise ProbeEnded if the process has ended
+        or reports an error.
         """
         lines: list[bytes] = []
         deadline = time.monotonic() + patience_s

@@ -16,8 +16,8 @@ from wire.dataclass import dataclass
 
 LOAD_VARIABLE = "CORRAL_SIMULATED_LOAD"
 _MAX_GENERATIONS = 64
-"""The most ancestors of a process that are searched. A longer chain must be a loop, which reused pids can
-cause.
+"""The most ancestors of a process that are examined. More ancestors mean that the chain is a loop, which
+reused pids can cause.
 """
 
 
@@ -39,8 +39,8 @@ class GpuHolder:
     supervisor: Optional[int]
     gpus: tuple[GpuHold, ...]
     spool: str = ""
-    """The spool directory of the agent, which the marks of the attempt's processes contain. Empty if no marks
-    are needed, because all processes are descendants of the supervisor.
+    """The spool directory of the agent, with which the marks of the attempt's processes are checked. Empty if
+    all processes of the attempt are descendants of its supervisor, so that marks are not needed.
     """
     mark_key: str = field(default="", repr=False)
     simulated_load: float = 1.0
@@ -71,7 +71,7 @@ def simulated_load(env: Mapping[str, str]) -> float:
 
 
 def loaded_milli(holders: Iterable[GpuHolder]) -> dict[str, int]:
-    """Return how much of each simulated GPU is under load by attempts, in thousandths of the GPU, by UUID."""
+    """Return the part of each simulated GPU that attempts load, in thousandths of the GPU, by UUID."""
     found: dict[str, int] = {}
     for holder in holders:
         for hold in holder.gpus:

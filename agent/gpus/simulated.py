@@ -1,4 +1,6 @@
-"""Simulated GPUs for demonstrations and tests. A node has the same simulated GPUs at every start."""
+"""Simulated GPUs for demonstrations and tests. A node has the same simulated GPUs at every start of its
+agent.
+"""
 
 from __future__ import annotations
 
@@ -181,8 +183,8 @@ class SimulatedGpus:
 
 def _processes(held: list[GpuHolder], used: Mapping[str, int]) -> tuple[GpuProcess, ...]:
     """Return the processes that NVML would list: one for each attempt in `held` on each of its GPUs. `used`
-    is the used memory of each GPU in MiB, by UUID. Each process gets the part of the used memory that
-    corresponds to the attempt's part of the GPU.
+    is the used memory of each GPU in MiB, by UUID. Each process has the used memory of the GPU multiplied by
+    the attempt's part of the GPU.
     """
     return tuple(
         GpuProcess(

@@ -67,8 +67,8 @@ def _is_complete(path: str, digest: str) -> bool:
 
 
 def _receive(new: str, path: str, size: int) -> None:
-    """Read the zipapp from stdin, write the zipapp to the file `new`, and rename the file to `path`. A rename
-    is safe if another process installs the same zipapp at the same time.
+    """Read `size` bytes from stdin, which are the zipapp, write them to the file `new`, and rename the file
+    to `path`. Because of the rename, another process may install the same zipapp at the same time.
     """
     try:
         data = sys.stdin.buffer.read(size)

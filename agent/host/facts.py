@@ -56,7 +56,7 @@ def _siblings(sys: Path, cpu: int) -> str:
 
 
 def cpu_list(text: str) -> list[int]:
-    """Parse a list of numbers in the kernel's format, such as `0-3,8-11`."""
+    """Return the numbers in a list in the kernel's format, such as `0-3,8-11`."""
     found: list[int] = []
     for part in text.strip().split(","):
         if part:

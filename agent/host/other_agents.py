@@ -17,8 +17,8 @@ MOST_SPOOLS = 100
 
 
 def describe_other_agents(own_spool: Path, proc: Path = Path("/proc")) -> list[str]:
-    """Return a description of each other agent. An agent that uses `own_spool` is left out, because the agent
-    that is to be installed with this spool will replace it.
+    """Return a description of each other agent on this host. An agent that uses `own_spool` is left out,
+    because the new agent, which also uses `own_spool`, will replace it.
     """
     descriptions = []
     try:
@@ -67,7 +67,7 @@ def _spools(home: Path) -> list[Path]:
 
 
 def _holder(spool: Path) -> int:
-    """Return the pid of the agent that uses a spool; 0 without such an agent. Raise PermissionError if the
+    """Return the pid of the agent that uses a spool; 0 if no agent uses it. Raise PermissionError if the
     spool cannot be read.
     """
     try:

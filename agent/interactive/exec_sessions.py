@@ -27,9 +27,9 @@ from wire.program_parts import COMMAND_IN_JOB
 
 READ_BYTES = 1 << 15
 WINDOW_BYTES, STEP_WINDOW_BYTES = 1 << 20, 256 << 10
-"""The most bytes of output that are sent before the client acknowledges any of these bytes. The first value
-is for `corral exec`, the second for a task of srun, because srun may have thousands of tasks. Until the
-client acknowledges bytes, no further output is read, and the command blocks.
+"""The most bytes of output of a command that are sent and not acknowledged. At this number, no more output is
+read, so that the command blocks, until the client acknowledges bytes. The first value is for `corral exec`.
+The second is for a task of srun, and is smaller because srun may have thousands of tasks.
 """
 _MOST_INPUT, MOST_STEP_INPUT = 1 << 30, 16 << 20
 """The most bytes of input that may wait until the command reads them. The first value is for `corral exec`,
@@ -42,8 +42,8 @@ These tasks do not count for MAX_SESSIONS.
 """
 CHECK_S, _IDLE_CHECK_S = 0.1, 1.0
 _KILLED_CHECKS = 20
-"""The number of checks whether the job of a killed command has ended, before the client gets the signal that
-killed the command. If the job has ended, the client gets the end of the job as the reason.
+"""If a signal has killed a command, the end of the job may be the cause. So the agent checks this many times
+whether the job has ended. If it has, the client gets this reason, otherwise only the signal.
 """
 
 
@@ -92,12 +92,12 @@ class ExecSessions:
     """The sessions of this node. A session is one running command of `corral exec`, or a task that srun has
     started from another node.
 
-    1. `open` starts the command with the job's user, environment and cgroups. A failure is sent as the
-       answer.
+    1. `open` starts the command with the job's user, environment and cgroups. If this fails, the client gets
+       the reason.
     2. Read output and send the output while the session has credit (the number of bytes that may be sent).
        `acknowledge` adds credit.
-    3. End a session when its command has exited and its output is read. When the job has ended, the client
-       closes the session or the agent exits, kill the command and its descendants, and end the session.
+    3. End a session when its command has exited and its output is read. If the job ends, the client closes
+       the session, or the agent exits, kill the command and its descendants, and end the session.
     4. When a job has ended, kill the processes that its sessions have left. The agent finds these processes
        by their marks (process_marks.py).
 
@@ -198,7 +198,7 @@ class ExecSessions:
     def acknowledge(self, frame: ShellTaken) -> None:
         """Add credit to a session: one byte of output may be sent for each byte that the client has read
         since the last call. Credit never exceeds the window (`WINDOW_BYTES` or `STEP_WINDOW_BYTES`), because
-        the user can change srun, and the changed srun may acknowledge bytes that were not sent.
+        a user may run a changed srun that acknowledges bytes which were not sent.
         """
         session = self._open.get(frame.request)
         if session is not None:
@@ -241,8 +241,8 @@ class ExecSessions:
         except BlockingIOError:
             return
         except OSError:
-            # Treat the error as the end of the output, because the error means that no process has the
-            # terminal open any more.
+            # Treat the error as the end of the output: read() fails when no process has the terminal open any
+            # more.
             data = b""
         if not data:
             self._drop(session, source)
@@ -284,8 +284,8 @@ class ExecSessions:
                 if session.process.returncode >= 0 or session.checks_since_killed > _KILLED_CHECKS:
                     self._finish(session)
         for key in [key for key in self._used_specs if self._has_ended(key) is not False]:
-            # Kill the processes that the exec commands of the ended job may have left on a host without
-            # cgroups.
+            # Kill the processes that commands of `corral exec` have left in the ended job. This is needed on
+            # hosts without cgroups.
             left = self._used_specs.pop(key)
             uid = None if left.user is None else left.user[0]
             strays = process_tree.find_strays(left.directory, format_key(key), None, None, uid, left.mark_key)

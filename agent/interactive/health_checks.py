@@ -62,9 +62,9 @@ class _Watch:
     probe: Optional[_Probe] = None
 
     def judge(self, ok: bool, now: float) -> bool:
-        """Count the result of a check; `ok` is True if the check has passed. Before the first report,
-        failures in the first `start_s` seconds do not count. Return whether the health of the attempt has
-        changed and must be reported.
+        """Count the result of a check; `ok` is True if the check has passed. Return True if the attempt has
+        become healthy or unhealthy by this result. Before the first report, failures in the first `start_s`
+        seconds do not count.
         """
         if ok:
             self.failures = 0
@@ -82,8 +82,8 @@ class _Watch:
 class HealthChecks:
     """Checks the health of the attempts that have a health check, and reports changes to the controller.
 
-    1. The agent calls `watch` with its first report that an attempt runs. Only the agent on the job's first
-       node checks the job.
+    1. The agent calls `watch` when it reports that an attempt runs. Only the agent on the job's first node
+       checks the job.
     2. Every `every_s` seconds, start a check: a command runs like a command of `corral exec`; for a URL or a
        file, a child process that runs as the job's user sends the request or examines the file.
     3. When the process ends, or after `timeout_s` seconds, count the result (`_Watch.judge`).
@@ -175,8 +175,8 @@ class HealthChecks:
             self._await_exit(key, probe)
 
     def _await_exit(self, key: AttemptKey, probe: _Probe) -> None:
-        """Count the result of a check as soon as its process has exited. The process has already closed its
-        output.
+        """Count the result of a check as soon as its process has exited. This is called when the process has
+        closed its output, shortly before it exits.
         """
         watch = self._watched.get(key)
         if watch is None or watch.probe is not probe:

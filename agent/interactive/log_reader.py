@@ -30,7 +30,7 @@ class _LogRequest:
 
 
 class LogReader:
-    """The log requests that are not yet answered completely.
+    """The requests of clients to read logs, until all of the log is sent.
 
     1. In each iteration of the event loop, send the next CHUNK_BYTES of the log for each request in turn.
        Repeat this until every request waits for new output, or until the controller reads too slowly.
@@ -74,7 +74,7 @@ class LogReader:
             os.close(reading.descriptor)
 
     def retry(self) -> None:
-        """Let the requests that wait for new output read their logs again."""
+        """Read the logs again for the requests that wait for new output."""
         for reading in self._readings.values():
             reading.caught_up = False
 
@@ -113,7 +113,8 @@ class LogReader:
             try:
                 reading.descriptor = self._spool.open_log(reading.key, reading.request.stream)
             except FileNotFoundError:
-                # Return nothing, because an attempt that has not started yet, or never will, has no log.
+                # Return no bytes, because the attempt has no log: it has not started yet, or will never
+                # start.
                 return b""
             if reading.offset < 0:
                 size = os.fstat(reading.descriptor).st_size

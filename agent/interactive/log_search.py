@@ -14,12 +14,12 @@ from wire.dataclass import dataclass
 
 BLOCK_BYTES = 1 << 20
 MOST_BYTES = 1 << 30
-"""The number of bytes after which a search without a match ends. The answer then contains the offset at which
-the search has stopped.
+"""The number of bytes after which a search without a match ends. The answer then contains the offset up to
+which the search has read.
 """
 MOST_SEARCHES = 16
-"""The number of searches that run at a time. One more search is refused, because each search takes some time
-of every iteration of the agent's event loop.
+"""The most searches that run at the same time. Further searches are refused, because each search takes time
+in every iteration of the agent's event loop.
 """
 
 

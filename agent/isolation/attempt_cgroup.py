@@ -75,8 +75,8 @@ class AttemptCgroup:
 
     @property
     def is_v2(self) -> bool:
-        """Return whether one of the cgroups is a v2 cgroup. Callers avoid moving a process into or out of a
-        v2 cgroup, because this is slow.
+        """Return whether one of the cgroups is a v2 cgroup. Callers ask this, because it is slow to move a
+        process into or out of a v2 cgroup.
         """
         return any(not _takes_threads(directory) for directory, _, _ in self._parts)
 
@@ -91,8 +91,8 @@ class AttemptCgroup:
         return sorted(found)
 
     def kill(self) -> None:
-        """Kill all processes in the cgroups in one operation. If the kernel has no such operation, do
-        nothing.
+        """Kill all processes in the cgroups, with cgroup.kill in a v2 cgroup or with the freezer in v1. Do
+        nothing in a cgroup that has neither.
         """
         for directory, _, _ in self._parts:
             try:
@@ -104,8 +104,8 @@ class AttemptCgroup:
                 continue
 
     def _freeze_and_kill(self, directory: str) -> None:
-        """Freeze the processes of a v1 cgroup, then kill these processes: a frozen process cannot fork. If a
-        process survives, the next call kills this process.
+        """Freeze the processes of a v1 cgroup, then kill them one after the other: a frozen process cannot
+        fork. If a process survives, the next call kills it.
         """
         write_setting(f"{directory}/freezer.state", "FROZEN")
         try:
@@ -172,9 +172,9 @@ class AttemptCgroup:
 
 
 def out_of_memory_reason(limit_mib: int, reached_mib: int) -> str:
-    """Return a sentence for users: the kernel killed an attempt for lack of memory. The sentence has the peak
-    (`reached_mib`), if it is known. If the attempt has a memory limit, the sentence also has this limit and
-    the option that requests more memory.
+    """Return a sentence for users which says that the kernel killed the attempt for lack of memory. It names
+    the peak `reached_mib`, unless this is 0, and the memory limit `limit_mib` with the option that requests
+    more memory, unless this is 0.
     """
     reached = f" (its peak was {reached_mib} MiB)" if reached_mib else ""
     if not limit_mib:

@@ -120,8 +120,8 @@ def _enable(directory: str, names: tuple[str, ...]) -> None:
 
 def _take_v1(mounts: dict[str, str], own: dict[str, str], tag: str) -> HostCgroups:
     """Create one parent of the attempts' cgroups in the hierarchy of each v1 controller that is available.
-    For killing all processes of an attempt, also create a parent with the freezer controller. On a host
-    without this controller, use a v2 cgroup without controllers.
+    Also create a parent with the freezer controller, with which all processes of an attempt can be killed. On
+    a host without this controller, use a v2 cgroup without controllers instead.
     """
     found, why = HostCgroups(), "this host has no control groups"
     for name in (*CONTROLLERS, _FREEZER if _FREEZER in mounts else ""):

@@ -32,9 +32,9 @@ class HostCgroups:
     limited: tuple[str, ...] = ()
     """The cgroup controllers that limit jobs on this host."""
     kills: bool = False
-    """Whether the kernel can kill all processes of a cgroup at once."""
+    """Whether the agent can kill all processes of a cgroup together, with cgroup.kill or with the freezer."""
     why: str = ""
-    """The reason why jobs have no limits on this host."""
+    """The reason why jobs have no limits on this host; empty if they have limits."""
 
     def parts(self, key: str, order: Start | None, max_processes: int) -> list[CgroupSpec]:
         """Return the cgroups to create for the attempt `key` (such as 42.1), with their settings. Without a

@@ -144,8 +144,8 @@ class ContainerRuntime:
             *(f"--label={SPOOL_LABEL}={_spool(launch)}", f"--label={ATTEMPT_LABEL}={launch.key}"),
             # Use the host's network, so that the members of a gang can connect to each other.
             *("--entrypoint=", "--network=host", "--log-driver=none", "--security-opt=label=disable"),
-            # Set no higher ulimits than the agent has, because an agent that runs in a container may not be
-            # allowed to set higher ones.
+            # Set no higher ulimits than those of the agent: an agent that runs in a container may not be
+            # allowed to do so.
             *(f"--ulimit=nofile={min(JOB_OPEN_FILES, hard)}:{hard}", f"--ulimit=nproc={most}:{most}"),
             *(["--init", "--ipc=host"] if docker else ["--pid=host"]),
             *self._user(launch, docker),
@@ -265,8 +265,8 @@ def find_runtime(policy: JobPolicy, gpus: Sequence[str]) -> Optional[ContainerRu
 
 
 def candidate_commands(policy: JobPolicy) -> list[tuple[str, ...]]:
-    """Return the commands of the installed runtimes, with full path, the preferred one first. If the site has
-    configured a runtime, the result has at most this runtime.
+    """Return the commands of the installed runtimes, with full path, in the order of preference. If the site
+    has configured a runtime, the result has only this runtime, or is empty if it is not installed.
     """
     named, found = policy.containers.command, []
     for command in [named] if named else [(each,) for each in RUNTIMES]:
@@ -280,8 +280,8 @@ def candidate_commands(policy: JobPolicy) -> list[tuple[str, ...]]:
 
 
 def runtime_kind(command: Sequence[str]) -> str:
-    """Return the kind of a runtime, one of RUNTIMES, from the name of its program; podman if the name matches
-    none.
+    """Return which of RUNTIMES a command is, from the name of its program; podman if the name matches none of
+    them.
     """
     return next((each for each in RUNTIMES if each in os.path.basename(command[0])), "podman")
 

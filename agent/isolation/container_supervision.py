@@ -15,7 +15,9 @@ from agent.isolation.attempt_cgroup import out_of_memory_reason
 from agent.processes import process_tree, short_command
 
 GONE, NO_ANSWER, CREATED, RUNNING, EXITED = "gone", "no answer", "created", "running", "exited"
-"""The states of a container. NO_ANSWER means that the engine does not answer, so the state is unknown."""
+"""The states of a container. GONE: it does not exist. NO_ANSWER: the engine does not answer, so the state is
+unknown.
+"""
 
 _ANSWER_S = 5.0
 _LONGEST_PAUSE_S = 5.0
@@ -37,17 +39,17 @@ _ENGINE_PROCESSES = {
 }
 """The names in /proc/<pid>/comm of processes of container engines. These processes get only the signal
 SIGKILL, because they would forward any other signal to the job, and the signal could end processes without a
-handler. A process of the job that has one of these names also gets only SIGKILL.
+handler. A process of the job with such a name is treated in the same way.
 """
 _NO_DEVICE = ("could not select device driver", "unresolvable CDI devices", "CDI device injection failed")
 _NO_ENGINE = ("Cannot connect to the Docker daemon",)
-"""The texts that docker prints if no connection to its daemon is possible. The daemon then got no request."""
+"""The texts that docker prints if it cannot connect to its daemon, so that the daemon has got no request."""
 _ENGINE_LOST, _START_REQUEST = "error during connect", "/start"
 """If the daemon died before answering, docker prints _ENGINE_LOST, followed by the request. A request that
 contains _START_REQUEST starts the job's program.
 """
 _LOST_CODES = (_KILLED, 255)
-"""The exit codes that docker reports for a container with a lost exit code."""
+"""The exit codes that docker reports for a container whose real exit code is lost."""
 
 
 class ContainerState:
@@ -131,11 +133,11 @@ def marked_processes(launch: LaunchSpec) -> list[int]:
 
 
 def was_lost(launch: LaunchSpec, found: ContainerState) -> bool:
-    """Return whether docker reports a container as exited although docker does not have its real exit code,
-    for instance because the daemon was restarted.
+    """Return whether docker has lost the real exit code of a container that it reports as exited, for
+    instance because the daemon was restarted.
 
-    The exit code is not real if processes of the container still run, or if the exit code is in
-    `_LOST_CODES`.
+    The exit code is lost if processes of the container still run. It is also taken as lost if it is in
+    `_LOST_CODES` and the kernel did not kill the container for lack of memory.
     """
     return launch.is_docker and (
         (found.code in _LOST_CODES and not found.out_of_memory)
@@ -166,8 +168,8 @@ def failure_reason(launch: LaunchSpec, code: int | None, rss_mib: int) -> str:
     """
     found = [inspect_container(launch, name) for name in launch.container_names]
     own = launch.memory_mib
-    # Compare also the peak memory with the limit, because not every engine reports that the kernel killed a
-    # process for lack of memory.
+    # A job that was killed with at least 90 % of its memory limit in use counts as killed for lack of memory,
+    # because not every engine reports such a kill.
     at_its_limit = code == _KILLED and bool(own) and rss_mib * 10 >= own * 9
     if at_its_limit or any(container.out_of_memory for container in found):
         return out_of_memory_reason(own, rss_mib)
@@ -219,8 +221,8 @@ def remove_containers(launch: LaunchSpec) -> None:
 
 
 def _error_line(launch: LaunchSpec) -> str:
-    """Return the line of the job's stderr that explains a failure: the last error of the container engine. If
-    there is none, return the last line.
+    """Return the last error of the container engine in the job's stderr. If there is none, return the last
+    line; empty if there is no line.
     """
     try:
         name = "stdout" if launch.merge_output else "stderr"

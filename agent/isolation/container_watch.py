@@ -58,8 +58,8 @@ class ContainerWatch:
         self._running = set(running)
 
     def start(self) -> None:
-        """Begin to remove orphan containers. If no container engine works, begin to check at intervals
-        whether one works.
+        """With docker, begin to remove orphan containers. If an engine is installed but did not work when the
+        agent started, begin to check at intervals whether it works.
         """
         if self._runtime is None:
             if candidate_commands(self._policy):
@@ -99,8 +99,8 @@ class ContainerWatch:
             self._loop.call_later(RETRY_S, self._look_for_orphans)
 
     def _run(self, command: list[str], then: Callable[[Optional[str]], None]) -> None:
-        """Run a command. `then` is called with the output of the command, or with None if the command failed
-        or took too long.
+        """Run a command of the engine. `then` is called later with the output of the command, or with None if
+        the command failed or took too long.
         """
         try:
             process = subprocess.Popen(
@@ -115,7 +115,7 @@ class ContainerWatch:
 
 
 class _Program:
-    """A running command, and its output so far."""
+    """A running command of the engine, and the output that it has written until now."""
 
     def __init__(
         self, loop: EventLoop, process: subprocess.Popen[bytes], then: Callable[[Optional[str]], None]

@@ -21,10 +21,12 @@ from wire.trusted_paths import UntrustedPath
 
 DEFAULT_PARENT = "/var/tmp"  # noqa: S108 - on disk, kept across reboots; users cannot write to the root
 RESERVED_PART = 20
-"""1/RESERVED_PART of the file system stays free for the host, unless --scratch sets the amount of scratch."""
+"""One RESERVED_PART-th (a twentieth) of the file system is not offered as scratch, so that it stays free for
+the host. This does not apply if --scratch sets the amount.
+"""
 ENTRIES_PER_STEP = 2_000
-"""The number of directory entries that are measured in one step. Steps are short, so that the supervisor
-reacts to signals between them.
+"""The most directory entries that ScratchMeter measures in one step. Steps are short, because the supervisor
+reacts to signals only between steps.
 """
 STEP_PAUSE_S, ROUND_PAUSE_S = 0.05, 2.0
 _MIB = 1 << 20
@@ -106,8 +108,8 @@ class ScratchArea:
         return max(0, free) // (1024 * _MIB) * 1024
 
     def describe(self, mib: int) -> str:
-        """Return the path of the scratch root, or why the node offers no scratch, as text for `corral nodes
-        show`. `mib` is the amount of scratch that the node offers.
+        """Return a text for `corral nodes show`: the path of the scratch root, or the reason why the node
+        offers no scratch. `mib` is the amount of scratch that the node offers.
         """
         if not os.path.isdir(self.parent):
             return f"none: there is no directory {self.parent}"
@@ -253,7 +255,9 @@ def delete_in_background(folders: list[str]) -> None:
 
 
 class ScratchMeter:
-    """Measures the size of a directory repeatedly. Each scan is divided into short steps."""
+    """Measures the size of a directory again and again. Each scan of the directory is divided into short
+    steps.
+    """
 
     def __init__(self, folder: str, limit_mib: int) -> None:
         self._folder = folder

@@ -120,12 +120,15 @@ ControllerFrame = Union[
     TaskAway,
 ]
 Frame = Union[AgentFrame, ControllerFrame, StepHello]
-"""Only srun sends StepHello, on the socket of the agent of its node. On this socket, srun and the agent also
-send each other the messages about steps and tasks, such as StepCall and RunTask.
+"""All messages: those that agents send, those that the controller sends, and StepHello. Only srun sends
+StepHello, on the Unix socket of the agent of its node. On this socket, srun and the agent also send each
+other the messages about steps and tasks, such as StepCall and RunTask.
 """
 
 _SHORT_NAMES = {"GpuReport": "gpus", "LogChunk": "log"}
-"""The kinds of the messages whose kind is not the name of their class in snake case."""
+"""The classes whose messages have a short kind. For all other classes, the kind is the class name in snake
+case, such as `step_call` for StepCall.
+"""
 _NAMES = {
     kind: _SHORT_NAMES.get(kind.__name__) or re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
     for kind in get_args(Frame)
@@ -168,7 +171,7 @@ def unpack(line: bytes) -> Frame:
     try:
         data = _JSON.decode(line.decode("utf-8", "surrogatepass"))
         if b"\\ud" in line.lower():
-            # Encode the data to raise an error for half a surrogate pair, which databases cannot store.
+            # Refuse half a surrogate pair, which databases cannot store: encode() raises an error for it.
             dumps(data).encode()
     except (ValueError, RecursionError) as error:
         raise Malformed("frame", f"not JSON: {error}") from None

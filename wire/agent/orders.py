@@ -139,9 +139,9 @@ class SignalTo(str, enum.Enum):
 
 @dataclass(frozen=True)
 class Signal:
-    """Send a signal to the processes of an attempt that `to` selects. With `step`, only the tasks of the step
-    with this number get the signal. If the signal cancels the step, `by` is the user that cancels it;
-    otherwise `by` is empty.
+    """Send a signal to those processes of an attempt that `to` selects. If `step` is set, only the tasks of
+    the step with this number get the signal. If the signal cancels the step, `by` is the user that cancels
+    it; otherwise `by` is empty.
     """
 
     job: int

@@ -77,7 +77,8 @@ class NodeFacts:
     handling: Mapping[str, str] = field(default_factory=dict)
     """How the host runs jobs: a dict from a topic, such as the limits of jobs, to a text for users."""
     runtime: str = ""
-    """The name and version of the host's container runtime; empty if the host has none."""
+    """The name and version of the host's container runtime, such as podman 4.9; empty if the host has none.
+    """
     image_gpus: str = ""
     """The reason why containers cannot use GPUs on this host; empty if containers can use GPUs."""
     leases: bool = True
@@ -185,7 +186,9 @@ class Hello:
     clock: Optional[float] = None
     protocol: int = PROTOCOL
     journal: str = ""
-    """The newest journal entry of which a controller has told this host: its epoch, number and hash."""
+    """The epoch, number and hash of the newest journal entry that a controller has named in a Ping to this
+    agent; empty if none has.
+    """
 
 
 @dataclass(frozen=True)

@@ -108,9 +108,9 @@ class RunTask:
 @dataclass(frozen=True)
 class InputTaken:
     """The number of bytes that a task has read since its start: from its stdin, and from its socket for PMI
-    (the interface by which MPI processes find each other). Beyond these bytes, srun sends at most
-    STEP_INPUT_WINDOW bytes, and keeps them to send them again after a lost connection. An InputTaken is also
-    the first answer to RunTask, and shows that the task exists.
+    (the interface by which MPI processes find each other). srun keeps later bytes, to send them again after a
+    lost connection, and sends at most STEP_INPUT_WINDOW unread bytes of stdin. An InputTaken is also the
+    first answer to RunTask, and shows that the task exists.
     """
 
     request: int
@@ -119,7 +119,7 @@ class InputTaken:
 
 
 STEP_INPUT_WINDOW = 64 << 10
-"""The most bytes of stdin that srun sends before the task has read any of these bytes. With this value, the
+"""srun sends no more stdin to a task while the task has this many unread bytes of stdin. With this value, the
 unread input of all tasks of a node stays below the size at which the controller closes the connection to the
 agent.
 """
@@ -127,8 +127,8 @@ agent.
 
 @dataclass(frozen=True)
 class TaskAway:
-    """The answer to RunTask, or to a later message about the task, while the node of the task is not
-    connected to the controller. srun sends RunTask again later.
+    """The answer to RunTask, or to a later message about the task, if the node of the task has no connection
+    to the controller. srun then sends RunTask again after a pause.
     """
 
     request: int

@@ -1,5 +1,5 @@
-"""API bodies of forecasts: when a job starts, which changes would start the job now, and how changes would
-affect the starts of all jobs.
+"""API bodies of forecasts: the start of a waiting job, the changes that would start it now, and the effect of
+changes on the starts of all jobs.
 """
 
 from __future__ import annotations
@@ -55,36 +55,38 @@ class Explanation:
     likely_at: Optional[float] = None
     predicted_s: Optional[float] = None
     between: Optional[tuple[float, float]] = None
-    """The time span in which the job is likely to start, as (begin, end). Its width follows from the errors
-    of earlier forecasts, so that 8 of 10 jobs start within their spans.
+    """The time span (begin, end), in seconds since 1970, in which the job is likely to start. The span is as
+    wide as the errors of earlier forecasts require, so that 8 of 10 jobs start within their spans.
     """
     complete: bool = True
     """False if the time allowed for the forecast ended before the forecast was complete; see
     `covers_until`.
     """
     covers_until: Optional[float] = None
-    """For an incomplete forecast, the end of the covered time. The job does not start before this time. None
-    if the forecast is complete.
+    """For an incomplete forecast, the time up to which the forecast was computed: the job does not start
+    before this time. None if the forecast is complete.
     """
     as_of: int = 0
     """The number of the newest journal entry when the forecast was made; 0 if no forecast was needed."""
     unknown: str = ""
-    """Why `starts_at` is unknown."""
+    """The reason why `starts_at` is unknown; empty if it is known."""
     assumes: tuple[str, ...] = ()
-    """Sentences on what the forecast `starts_at` assumes besides time limits, for example preemptions of
-    other jobs.
+    """The assumptions of the forecast `starts_at` besides time limits, one sentence for each. For example,
+    the forecast assumes preemptions of other jobs.
     """
     last: str = ""
-    """The reason for which the job will still wait just before its forecast start. It is computed only if the
-    job waits now for a quota, a share, the hours of its queue or kept GPUs. Empty if unknown.
+    """The last reason for which the job waits before its forecast start. It is computed only if the job waits
+    now for a quota, a share, the hours of its queue or GPUs that a queue keeps free. Empty if unknown.
     """
     no_preemption: str = ""
-    """The reason why no running job can be preempted for this job now."""
+    """The reason why no running job can be preempted for this job now; empty if one can, or if preemption was
+    not tried.
+    """
 
 
 @dataclass(frozen=True)
 class JobEdit:
-    """New values for fields of a job's JobSpec: `changes` is as in JobChange."""
+    """New values for fields of a job's JobSpec, by field name, as in JobChange."""
 
     job: int
     changes: Mapping[str, Any]
@@ -119,7 +121,7 @@ class ConfigFile:
 
 @dataclass(frozen=True)
 class MarkEdit:
-    """Labels and taints to set on a node, by name. For the value None, the label or taint is removed."""
+    """Labels and taints to set on a node, by name. The value None removes the label or taint."""
 
     node: str
     labels: Mapping[str, Optional[str]] = field(default_factory=dict)
@@ -144,7 +146,7 @@ class WhatIf:
     cancel_reservations: tuple[str, ...] = ()
     preempt: tuple[int, ...] = ()
     stay_held: bool = False
-    """True if the preempted jobs are also held."""
+    """True if the jobs that are preempted are also held, so that they do not start again before a release."""
     hold: tuple[int, ...] = ()
     release: tuple[int, ...] = ()
     nodes: tuple[MoreNodes, ...] = ()
@@ -211,8 +213,8 @@ class WhatIfAnswer:
     `covers_until`.
     """
     covers_until: Optional[float] = None
-    """For an incomplete forecast, the end of the covered time. Later starts are unknown. None if the forecast
-    is complete.
+    """For an incomplete forecast, the time up to which starts were computed. Later starts are unknown. None
+    if the forecast is complete.
     """
     as_of: int = 0
     """The number of the newest journal entry when the forecast was made."""
@@ -232,8 +234,9 @@ class WhatIfAnswer:
     leaving: tuple[LeavingJob, ...] = ()
     """The running jobs that a timed drain would move or end."""
     id: str = ""
-    """The id under which the controller remembers this answer for 15 minutes. A change whose request has this
-    id in the header `Corral-What-If` is refused if its effect is no longer the one of this answer.
+    """The id of this answer, which the controller remembers for 15 minutes. A request for a change may have
+    this id in the header `Corral-What-If`. The controller then refuses the request if the effect of the
+    change would differ from this answer.
     """
 
 
@@ -274,7 +277,7 @@ class PlanEntry:
 
 @dataclass(frozen=True)
 class PlanBlock:
-    """A time in which nodes are reserved or drained. `kind` is `reservation` or `drain`. `ends_at` is None
+    """A period in which nodes are reserved or drained. `kind` is `reservation` or `drain`. `ends_at` is None
     for a drain, because a drain lasts until an operator resumes the node.
     """
 

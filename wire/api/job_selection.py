@@ -73,7 +73,7 @@ class JobsOf:
 
 @dataclass(frozen=True)
 class NewestJob:
-    """Selects the job that was submitted last."""
+    """Selects the newest job of the user."""
 
 
 Selection = Union[JobLabel, ArrayElements, JobRange, AllJobs, JobsOf, NewestJob]

@@ -1,4 +1,4 @@
-"""API body for a table of jobs that has only the columns which the client requests."""
+"""API body for a table of jobs. The table has only the columns that the client requests."""
 
 from __future__ import annotations
 

@@ -30,7 +30,8 @@ class SubmitRequest:
 
 @dataclass(frozen=True)
 class SbatchRequest:
-    """A batch script to submit, with what sbatch takes from its command line and from the shell.
+    """A batch script to submit, with the options and arguments of the sbatch command and the variables of the
+    shell.
 
     - `script` is the text of the script, with its #SBATCH lines. `arguments` are the words after the script.
     - `options` override the #SBATCH lines: long names without dashes and their values, such as
@@ -52,8 +53,8 @@ class SbatchRequest:
 @dataclass(frozen=True)
 class Submitted:
     """The id of the submitted job, or for an array the ids of all elements, in the order of their indices.
-    `label` is the id with which users name the job or the array. `notes` are sentences for the user, for
-    example that the job was put into another project than the requested one.
+    `label` is the display id of the job or the array. `notes` are sentences for the user, for example that
+    the job is in another project than the user requested.
     """
 
     ids: tuple[int, ...]
@@ -101,9 +102,9 @@ class LogMatch:
 
 @dataclass(frozen=True)
 class StepRequest:
-    """The body of a request to record that a step of a running job has begun or ended. A step that has begun
-    has the number -1. A step that has ended has its number from StepRecorded, the answer to the request about
-    its begin.
+    """The body of a request to record that a step of a running job has begun or ended. At the begin of the
+    step, its number is -1 in the request, and the answer StepRecorded has the new number of the step. At the
+    end of the step, the request has this number.
     """
 
     step: Step
@@ -238,8 +239,8 @@ class JobView:
     use: Optional[GpuUse] = None
     """GPU usage of the last attempt, up to now for a running attempt; None if there are no measurements."""
     idle_since: Optional[float] = None
-    """The time since which the job's GPUs are idle. None if the GPUs have load, or have had no load for less
-    than `idle_after_s` of [gpus] or of the job's queue.
+    """The time since which the job's GPUs have had no load. None if they have load, or if they have had no
+    load for less than `idle_after_s` (a setting of [gpus] or of the job's queue).
     """
     kept_until: Optional[float] = None
     """The time until which idle GPUs are no reason to end the job. `corral job keep` sets this time; None if
@@ -252,12 +253,12 @@ class JobView:
     service: str = ""
     """The service of which the job is a replica; empty for other jobs."""
     host_use: Optional[HostUse] = None
-    """CPU time of the last attempt on all its nodes, and its memory on the node with the most memory; None if
-    there are no measurements.
+    """CPU time of the last attempt on all its nodes, and its memory on the node where it uses the most; None
+    if there are no measurements.
     """
     failure: Optional[Failure] = None
     """The cause of the failure of the last attempt, if the job has ended. None if this attempt did not fail,
-    or if `reason` alone states the cause.
+    or if the field `reason` already states the cause.
     """
     last: Optional[LastAttempt] = None
     """The end of the previous attempt, if the job was queued again; otherwise None."""
@@ -267,14 +268,16 @@ class JobView:
     """The workload to which the job belongs. None if the job belongs to no workload."""
     task: str = ""
     waits_long: bool = False
-    """True for a waiting job that has waited more than `[scheduler] wait_alarm` times the usual wait."""
+    """True for a waiting job that has waited more than `[scheduler] wait_alarm` times as long as similar jobs
+    usually wait.
+    """
 
 
 @dataclass(frozen=True)
 class JobGroup:
     """A workload or an array as one row of the queue. `id` is the lowest id of its jobs in the list, and
-    `kind` is workload or array. The counts in the row include ended jobs, but not jobs that a retry has
-    replaced.
+    `kind` is workload or array. The counts in the row include ended jobs, but not jobs that a retry of the
+    workload has replaced by new jobs.
     """
 
     id: int
@@ -401,16 +404,16 @@ class Moved:
     for_job: Optional[int] = None
     node: str = ""
     done_at: Optional[float] = None
-    """The time at which the job started on the new nodes; None before. The move is under way while `done_at`
-    is None and `undone`, the reason why the move failed, is empty.
+    """The time at which the job started on the new nodes; None before that time. `undone` is the reason why
+    the move failed. While `done_at` is None and `undone` is empty, the move continues.
     """
     undone: str = ""
 
 
 @dataclass(frozen=True)
 class JobDetail:
-    """A job with its whole request and the reason for its state. `spec.env` is empty except for the job's
-    owner and operators.
+    """A job with its whole request and the reason for its state. Only the job's owner and operators see
+    `spec.env`; for other users it is empty.
     """
 
     job: JobView

@@ -5,8 +5,8 @@ from __future__ import annotations
 from wire.dataclass import dataclass
 
 EFFECT_CHANGED = "effect"
-"""The value of `Problem.where` if a change was refused because its effect is no longer the one that a what-if
-answer has shown.
+"""The value of `Problem.where` if a change was refused because its effect would differ from the what-if
+answer that the user has seen.
 """
 
 

@@ -35,8 +35,8 @@ class FilterLoss:
 
 @dataclass(frozen=True)
 class Ahead:
-    """A job that is ahead of another job in the queue. `wants` is the request of the job that is ahead, as
-    text: its GPUs or CPUs, time limit and priority.
+    """A job that is ahead of the explained job in the queue. `wants` is the request of the job that is ahead,
+    as text: its GPUs or CPUs, time limit and priority.
     """
 
     job: int

@@ -7,7 +7,7 @@ from itertools import product
 from typing import Iterable
 
 MOST = 100_000
-"""The most names that one host list may have."""
+"""The most names to which one host list may expand."""
 _WORD = r"(?:[^,\[\]\s]|\[[^\[\]\s]*\])+"
 _LIST = re.compile(rf"{_WORD}(?:[,\s]+{_WORD})*")
 _WORDS = re.compile(_WORD)

@@ -29,9 +29,9 @@ def socket_path() -> Path:
 
 
 def admin_socket(path: str) -> str:
-    """Return the path of a second socket next to the socket `path`. Only root and the controller's user can
-    connect to the second socket. So other users cannot make the second socket unreachable by filling its
-    queue of connections.
+    """Return the path of the admin socket, which is next to the socket `path`. Only root and the controller's
+    user can connect to the admin socket. So it stays reachable when other users fill the connection queue of
+    `path`.
     """
     return f"{path}.admin"
 

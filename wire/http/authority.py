@@ -12,13 +12,14 @@ MOST_BYTES = 64 * 1024
 
 
 def read_authority(url: str, timeout_s: float = 10.0) -> str:
-    """Return the PEM text of the authority of the controller at an https URL. No token is sent.
+    """Return the PEM text of the certificate authority of the controller at an https URL. No token is sent.
 
-    1. Connect without a check of the certificate, and ask for the authority.
-    2. Connect again, and trust only this authority. So the server has a certificate of this authority for the
-       name in the URL.
+    1. Connect without a check of the certificate, and request the authority.
+    2. Connect again, and trust only this authority. This fails if the server has no certificate of this
+       authority for the name in the URL.
 
-    Whether the authority is the right one, only its fingerprint tells. Raise Unreachable if a step fails.
+    The steps do not prove that this is the authority of the site: the user must compare its fingerprint.
+    Raise Unreachable if a step fails.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
@@ -43,7 +44,7 @@ def read_authority(url: str, timeout_s: float = 10.0) -> str:
     try:
         checked.ask("GET", "/v1/ca", None, (), question=True)
     except Refused:
-        pass  # The server has shown a certificate of the authority, which is all that is checked here.
+        pass  # The TLS connection has already proved that the certificate is of this authority.
     finally:
         checked.close()
     return pem

@@ -43,8 +43,8 @@ class Connection:
         self._secure = secure
 
     def connect(self) -> socket.socket:
-        """Connect to the address, and return the socket. Raise OSError if no process listens at
-        the address.
+        """Connect to the address, and return the socket. Raise OSError if this fails, for example because no
+        process listens at the address.
         """
         if isinstance(self._address, str):
             line = self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -56,7 +56,8 @@ class Connection:
                 if not (os.access(own, os.W_OK) and _connects(line, own, self._timeout_s)):
                     _connect_unix(line, self._address, self._timeout_s)
                 return line
-            # Send each request at once. Otherwise the request would wait for the answer to an earlier packet.
+            # Send each packet at once (no Nagle algorithm). Otherwise the kernel keeps a packet back until
+            # the server has acknowledged the packet before.
             line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             if self._secure is not None:
@@ -82,8 +83,8 @@ class Connection:
         line.sendall("\r\n".join([*lines, "", ""]).encode("ascii") + (body or b""))
         answer = Answer(line)
         if answer.is_last:
-            # Forget the socket, because `answer` reads the body from the socket, and the next request needs a
-            # new connection.
+            # Forget the socket, so that the next request opens a new connection. `answer` keeps the socket to
+            # read the body.
             self.sock = None
         return answer
 
@@ -134,7 +135,7 @@ class Answer:
         """Whether the server closes the connection after this answer."""
 
     def read(self) -> bytes:
-        """Return the rest of the body. Close the connection if the connection cannot be used again."""
+        """Return the rest of the body. Close the connection if it cannot be used for another request."""
         parts = []
         while piece := self.read_some():
             parts.append(piece)

@@ -57,7 +57,8 @@ class Controllers:
         self.what_if = ""
         """The id of the what-if answer that the user saw before the next request; empty if there is none."""
         for url in urls:
-            self._transport(url)  # Raise Unreachable for an address that is no URL.
+            # Create the transport now, to raise Unreachable at once for an address that is no URL.
+            self._transport(url)
 
     @property
     def url(self) -> str:
@@ -111,7 +112,7 @@ class Controllers:
     def _try(self, work: Callable[[Transport], T]) -> T:
         deadline = time.monotonic() + PATIENCE_S
         failed: dict[str, Exception] = {}
-        """The addresses without success since the last pause."""
+        """The addresses at which the request failed since the last pause, each with the error."""
         older: Optional[T] = None
         while True:
             there = self._transport(self._current)
@@ -136,8 +137,8 @@ class Controllers:
     def _choose(
         self, failure: Union[Unreachable, LeaderElsewhere], failed: dict[str, Exception], deadline: float
     ) -> None:
-        """Choose the address of the next try. Wait first, if a controller may lead later. Raise the failure
-        if there is nothing left to try.
+        """Choose the address for the next try. If all addresses have failed and a controller may become the
+        leader soon, wait first. Raise the failure if the request cannot be tried again.
         """
         named = failure.address if isinstance(failure, LeaderElsewhere) else ""
         if named and named not in failed and self._go_to(named):

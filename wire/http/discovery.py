@@ -70,8 +70,8 @@ def find_controller() -> ControllerAddress:
 
 
 def _socket_in(file: Path, tried: list[str]) -> Optional[str]:
-    """Return the socket that a scheduler.toml sets. If the file sets none, return None and add the reason to
-    `tried`.
+    """Return the path of the socket that this scheduler.toml sets. If the file sets none, return None and add
+    the reason to `tried`.
     """
     try:
         with file.open("rb") as opened:

@@ -33,10 +33,11 @@ class TunnelBroken(OSError):
 class Tunnel:
     """A running ssh process that connects a local socket to the socket of a controller on another machine.
 
-    1. Start ssh with `-L LOCAL:REMOTE` and a remote command that prints a word and then reads its input.
+    1. Start ssh with `-L LOCAL:REMOTE` and a remote command that prints a word and then waits for the end of
+       its stdin.
     2. Wait for the word. ssh opens the tunnel before it starts the command, so the tunnel is open then.
-    3. When this process ends, even by SIGKILL, the input of the remote command ends. Then the command and ssh
-       end.
+    3. When the process that opened the tunnel ends, even by SIGKILL, the stdin of the remote command ends.
+       Then the command and ssh end.
 
     On the other machine, sshd connects to the controller as the remote user, and the controller gets the name
     of this user from the kernel. So the client needs no token, and has the rights of the remote user.

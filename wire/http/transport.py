@@ -116,9 +116,9 @@ class Transport:
         more_s: float = 0.0,
     ) -> bytes:
         """Send the request and return the body of the answer. If the connection is lost before the answer,
-        wait and send the request again. `pauses` has the seconds to wait before each repetition. Raise
-        Unreachable if the connection is lost after the last repetition, if no connection could be opened, or
-        if the answer does not arrive within the time limit.
+        wait and send the request again. `pauses` has one number for each repetition: the seconds to wait
+        before it. Raise Unreachable if the connection is lost after the last repetition, if no connection
+        could be opened, or if the answer does not arrive within the time limit.
 
         `question` is True for a request that changes nothing on the controller. `more_s` is added to the time
         limit for the answer.
@@ -172,7 +172,7 @@ class Transport:
         try:
             connection = self._connect()
             line = connection.sock
-            assert line is not None  # A new connection has a socket.
+            assert line is not None  # The connection has just been opened, so it has a socket.
             self._endless.add(line)
             line.settimeout(silence_s)
             answer = connection.request("GET", target, None, self._headers)
@@ -302,8 +302,9 @@ def _address(url: str) -> Union[str, tuple[str, int]]:
 
 def _secure(url: str, ca: str, pin: str = "") -> ssl.SSLContext:
     """Return TLS settings that check the certificate and the name of the server. `ca` is a file with
-    certificate authorities, and `pin` the PEM text of one. If there is one, it is the only one that is
-    trusted: otherwise every public authority could vouch for another server at this address.
+    certificate authorities, and `pin` the PEM text of one. If `ca` is set, only its authorities are trusted.
+    If only `pin` is set, only that authority is trusted, because otherwise every public authority could issue
+    a certificate for a false server at this address.
     """
     import ssl
 

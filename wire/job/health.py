@@ -21,11 +21,13 @@ class HealthAction(str, enum.Enum):
     POLICY = "policy"
     """The job is stopped, and its restart policy decides whether it runs again."""
     RESTART = "restart"
-    """The job is stopped and queued again, up to the number of restarts of its restart policy."""
+    """The job is stopped and queued again, even if its restart policy is `never`. The number of restarts is
+    limited as in its restart policy.
+    """
     FAIL = "fail"
     """The job is stopped and ends as FAILED."""
     NOTIFY = "notify"
-    """The job continues. Its owner sees the event HealthChanged."""
+    """The job continues. The event HealthChanged is recorded, and notices are sent."""
 
 
 @dataclass(frozen=True)

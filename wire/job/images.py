@@ -38,6 +38,6 @@ def mount_problem(text: str) -> str:
 
 
 def image_texts(spec: JobSpec) -> Iterator[tuple[str, str]]:
-    """Return every text in image and mounts, as (field name, text)."""
+    """Yield each text in `image` and `mounts`, as (field name, text)."""
     yield "image", spec.image
     yield from ((f"mounts[{index}]", text) for index, text in enumerate(spec.mounts))

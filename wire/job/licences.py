@@ -11,8 +11,8 @@ MAX_LICENCES = 32
 
 
 def parse_licence(text: str) -> tuple[str, int]:
-    """Return the name and the number in a text such as `matlab:2`. If the text has no number, the number is
-    1. Raise ValueError for any other text.
+    """Return the name of a licence and the requested number, from a text such as `matlab:2` or `matlab`
+    (number 1). Raise ValueError for any other text.
     """
     name, colon, number = text.partition(":")
     count = int(number) if number.isascii() and number.isdigit() and len(number) <= 9 else 0

@@ -31,9 +31,9 @@ class JobSpec:
       means the default: the controller sets the amount and records the source of the default in `by_default`.
     - `gpus` is the total over all nodes: a whole number, or a part of one GPU such as 0.25. Without `nodes`
       the job gets the fewest nodes that have enough GPUs.
-    - Fields named `…_at` are seconds since 1970. A job that waits in the queue for `start_within_s` seconds,
-      counted from the moment at which it was allowed to start, is ended. At least `after_count` of the
-      dependencies in `after` must be met; None means that all must be met.
+    - Fields named `…_at` are seconds since 1970. A job that was allowed to start and has then waited in the
+      queue for `start_within_s` seconds is ended. At least `after_count` of the dependencies in `after` must
+      be met; None means that all must be met.
     - `output` and `error` are files relative to `workdir`, with the patterns of output_files.py. `open_mode`
       is append, truncate or empty; empty truncates in the first attempt and appends in later attempts. With
       `merge_output`, stdout and stderr go to one log, in the written order.
@@ -174,8 +174,8 @@ def spec_problems(spec: JobSpec) -> list[tuple[str, str]]:
     users).
     """
     found = list(_usual_problems(spec))
-    # Check the other fields only if the job sets such a field, because most jobs set none of these fields and
-    # a submit must be fast.
+    # Run all checks only if the job sets a rarely used field. A submit must be fast, and most jobs set no
+    # such field.
     checks = _OFTEN_CHECKS if _RARE_FIELDS(spec) == _RARE_DEFAULTS else _SELDOM_CHECKS
     for _, values, default, check in checks:
         if values(spec) != default:

@@ -30,7 +30,7 @@ _LABEL = re.compile(r"[1-9]\d{0,17}(_\d{1,9})?")
 
 
 class RestartWhen(str, enum.Enum):
-    """The ends of an attempt after which a job is restarted."""
+    """Which ends of an attempt cause a restart of the job: none, a failed GPU, any failure, or every end."""
 
     NEVER = "never"
     ON_HARDWARE = "on-hardware"
@@ -87,8 +87,8 @@ DEFAULT_RESTART = Restart()
 
 
 class Until(str, enum.Enum):
-    """The condition of a dependency: the state that a job, or all jobs of an array, must have reached before
-    the dependent job may start, or DATA: a path must exist.
+    """The condition of a dependency. DATA: a path must exist before the dependent job may start. Any other
+    value: the state that a job, or all jobs of an array, must have reached before.
     """
 
     STARTED = "started"

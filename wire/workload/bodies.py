@@ -91,8 +91,9 @@ class WorkloadAnswer:
 
 @dataclass(frozen=True)
 class WorkloadRetry:
-    """An order to run failed jobs of a workload again, and jobs that were cancelled because others failed.
-    With `cancelled`, jobs that users have cancelled also run again.
+    """The body of a request to run jobs of a workload again: failed jobs, and jobs that were cancelled
+    because other jobs of the workload failed. With `cancelled`, jobs that users have cancelled also run
+    again.
     """
 
     cancelled: bool = False
@@ -107,7 +108,7 @@ class PlannedJob:
     task: str
     index: Optional[int]
     after: tuple[str, ...]
-    """The names of the tasks for which the job waits."""
+    """The names of the tasks for whose jobs this job waits."""
     spec: JobSpec
 
 
@@ -129,7 +130,7 @@ def progress_text(total: int, ended: int, failed: int, ends_at: Optional[float] 
 
 
 def _moment(at: float) -> str:
-    """Return the local time of day, with the date for another day than today."""
+    """Return the local time of day, such as 14:20. If the day is not today, the result also has the date."""
     then = time.localtime(at)
     today = time.strftime("%F", then) == time.strftime("%F")
     return time.strftime("%H:%M" if today else "%d %b %H:%M", then)

@@ -22,8 +22,8 @@ MAX_PARALLEL = 100_000
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
 _JOB_FIELDS = frozenset(each.name for each in fields(JobSpec))
 _FIXED = frozenset(("array", "after", "after_count", "by_default", "hold", "lease_s"))
-"""Fields of JobSpec that entries of `elements` cannot change, because they are the same for all jobs of a
-task.
+"""The fields of JobSpec that an entry of `elements` must not set. They are set for the whole task, or by the
+controller.
 """
 
 
@@ -38,10 +38,10 @@ class OnFailure(str, enum.Enum):
 
 @dataclass(frozen=True)
 class TaskDependency:
-    """A task on which another task depends, and the condition for the jobs of this task.
+    """A dependency of task B on task A: the name of A, and the state that the jobs of A must have reached.
 
-    Without `elements` each job waits for all jobs of the other task. With `elements`, job number i waits only
-    for the jobs of the other task whose numbers are in `elements[i]`.
+    Without `elements`, each job of B waits for all jobs of A. With `elements`, job i of B waits only for the
+    jobs of A whose indices are in `elements[i]`.
     """
 
     task: str

@@ -43,11 +43,11 @@ class LaunchSpec:
         self.append = False
         self.merge_output = False
         self.slurm_job = ""
-        """The job and the node, such as `JOB 12 ON n1`, for the line that the supervisor writes to the output
-        file of a cancelled sbatch job (slurm_notice.py). Empty for other jobs, and without an output file.
+        """A text such as `JOB 12 ON n1` for a job of sbatch that has an output file; otherwise empty. If the
+        job is cancelled, the supervisor writes a line with this text to the file (slurm_notice.py).
         """
         self.log_bytes = 0
-        """The largest size of each log in bytes; 0: no limit."""
+        """The largest size of each log in bytes; 0 means no limit."""
 
         # --- resources and limits ---
         self.cpus: list[int] = []
@@ -58,7 +58,7 @@ class LaunchSpec:
         self.scratch_dir = ""
         self.scratch_mib = 0
         self.end_if_scratch_full = True
-        """True: a job that exceeds its scratch size is ended. False: the job gets a notice and continues."""
+        """Whether a job that exceeds its scratch size is ended. If False, the job only gets a notice."""
 
         # --- start and end of the job ---
         self.barrier = False

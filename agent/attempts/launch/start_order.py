@@ -82,7 +82,7 @@ def _own_account(uid: int) -> UnixAccount:
     try:
         entry = pwd.getpwuid(uid)
     except KeyError:
-        # In a container, the uid of the agent often has no account. Continue without an account name.
+        # If the agent itself runs in a container, its uid often has no account. Use the uid as account name.
         return UnixAccount(str(uid), "/", "/bin/sh")
     return UnixAccount(entry.pw_name, entry.pw_dir, entry.pw_shell)
 

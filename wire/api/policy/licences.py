@@ -7,8 +7,8 @@ from wire.dataclass import dataclass
 
 @dataclass(frozen=True)
 class LicenceView:
-    """One licence: its total number, the jobs that hold the licence, and the number of jobs that wait for the
-    licence.
+    """One licence: how many of it the cluster has, the jobs that hold it, and the number of queued jobs that
+    request it.
     """
 
     name: str

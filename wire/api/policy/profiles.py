@@ -34,8 +34,8 @@ class ProfileView:
 
 @dataclass(frozen=True)
 class ProfileList:
-    """All scheduler profiles, in the order in which the controller tries them for a job. If the configuration
-    has no profiles, the list is empty, and the same policy applies to all jobs.
+    """All scheduler profiles, in the order in which the controller tries them for a job. If scheduler.toml
+    has no profiles, the list is empty, and [scheduler] applies to all jobs.
     """
 
     profiles: tuple[ProfileView, ...]

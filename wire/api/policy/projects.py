@@ -28,7 +28,8 @@ class ProjectView:
     organisation: str = ""
     share: Optional[float] = None
     """The fraction of the cluster, from 0 to 1, to which the project is entitled while all declared projects
-    have waiting jobs. None for a project that is not declared, and if the order of jobs ignores weights.
+    have waiting jobs. None for a project that is not declared. Also None if the configured order of jobs
+    ignores weights.
     """
     factor: float = 1.0
     """The fair-share factor, as in ShareView."""

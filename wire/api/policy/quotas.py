@@ -39,8 +39,8 @@ class QuotaView:
     """
 
     source: str = ""
-    """Where the limits come from if an execution engine sets them, how old they are, and how the amounts in
-    use differ there; empty if no engine sets them.
+    """A text about limits that an execution engine sets: the engine, the age of the limits, and how the
+    engine's count of the usage differs from Corral's. Empty if no engine sets the limits.
     """
 
     def counted(self, field: str) -> float:
@@ -50,7 +50,8 @@ class QuotaView:
 
     def use_text(self, amount: Amount) -> str:
         """Return the usage of one resource and its hard limit as text, such as 12/16, or 12 without a limit.
-        GPU-hours with a limit also show the GPU-hours that running jobs may still use, such as 12+30/100.
+        For GPU-hours with a limit, the text also has the GPU-hours that running jobs may still use: 12+30/100
+        means 12 used, 30 planned and a limit of 100.
         """
         used, hard = getattr(self.used, amount.field) or 0, getattr(self.quota.hard, amount.field)
         bound = "" if hard in (None, UNLIMITED) else f"/{amount.text(hard)}"

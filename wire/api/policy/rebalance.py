@@ -62,7 +62,7 @@ class ProposalView:
     node: str = ""
     """The node that the moves empty, fully or in part; empty if the moves have another purpose."""
     rest: int = 0
-    """The number of jobs that stay on the node `node`."""
+    """The number of jobs that the moves leave on the node `node`."""
     earlier_s: Optional[float] = None
     """The number of seconds by which the waiting job starts earlier, or the node is empty earlier; None if
     unknown.

@@ -22,7 +22,9 @@ class ReplicaView:
     nodes: tuple[str, ...] = ()
     ready: bool = False
     current: bool = True
-    """True if the job has the present settings of the service; False if the job must still be replaced."""
+    """True if the job runs with the present settings of the service. False if the service has been changed
+    and the job will be replaced.
+    """
     restarts: int = 0
     started_at: Optional[float] = None
     replaces: Optional[int] = None

@@ -37,8 +37,8 @@ class ShareView:
     used: float
     held: float
     factor: float
-    """The fair-share factor, which is 1 without usage. On each level of the tree, usage equal to the fair
-    share halves the factor.
+    """The fair-share factor, from 0 to 1: without usage it is 1. For each level of the tree on which usage
+    equals the fair share, the factor is halved.
     """
     beyond: bool = False
     """True if this entry of the fair-share tree, or one of its parents, exceeds its soft limit."""

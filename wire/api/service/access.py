@@ -13,7 +13,7 @@ ABILITIES = ("read", "output", "submit", "change", "exec", "operate", "admin")
 
 @dataclass(frozen=True)
 class WhoAmI:
-    """The caller of a request, as the controller sees the caller."""
+    """The user or robot that sent a request, as the controller has identified it: name, role and token."""
 
     user: str
     role: str
@@ -22,7 +22,7 @@ class WhoAmI:
     robot: str = ""
     can: tuple[str, ...] = ABILITIES
     projects: Optional[tuple[str, ...]] = None
-    """The only projects that the token may concern; None for all projects."""
+    """The only projects for whose jobs and settings the token may be used; None means all projects."""
     operated: tuple[str, ...] = ()
     """The projects of which the user is an operator."""
     read_only: bool = False
@@ -44,14 +44,14 @@ class TokenView:
     by: str
     expires_at: Optional[float] = None
     used_at: Optional[float] = None
-    """The last use that this controller has seen."""
+    """The time of the last request with this token to this controller; None if there was none."""
     used_from: str = ""
 
 
 @dataclass(frozen=True)
 class TokenRequest:
-    """A request for a new token. Without `days`, the token is valid for [access] token_days. `user` and
-    `robot` need an admin.
+    """A request for a new token. Without `days`, the token is valid for [access] token_days. Only admins may
+    set `user` or `robot`.
     """
 
     name: str
@@ -95,9 +95,11 @@ class AuditRecord:
     after: Mapping[str, Any] = field(default_factory=dict)
     request: Mapping[str, Any] = field(default_factory=dict)
     repeated: int = 0
-    """The number of equal refusals before this one that were not recorded, because there were too many."""
+    """The number of equal refused requests before this request that have no entry of their own, because there
+    were too many.
+    """
     chain: str = ""
-    """The hash of this entry and of the entry before it."""
+    """The hash over this entry and the hash of the entry before it."""
 
 
 @dataclass(frozen=True)
@@ -108,4 +110,6 @@ class AuditPage:
     seq: int
     head: str
     broken_at: Optional[int] = None
-    """The first entry whose hash does not match the entry before it."""
+    """The number of the first entry whose hash is wrong, so that the log was changed; None if all hashes are
+    right.
+    """

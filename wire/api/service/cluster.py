@@ -26,8 +26,8 @@ class ClusterView:
     cpu_used_milli: int
     started_at: float
     wait_alarms: int = 0
-    """The number of waiting jobs that have waited more than `[scheduler] wait_alarm` times the usual wait.
-
+    """The number of waiting jobs that have waited more than `[scheduler] wait_alarm` times as long as similar
+    jobs usually wait.
     """
 
 
@@ -59,8 +59,8 @@ class EventList:
 
 @dataclass(frozen=True)
 class PulseSample:
-    """Figures of the cluster at the time `at`. In the samples of the last day, which are one minute apart,
-    each figure is the mean over a minute.
+    """Figures of the cluster at the time `at`. The samples of the last minutes are one second apart. The
+    samples of the last day are one minute apart, and each of their figures is the mean over that minute.
     """
 
     at: float

@@ -12,8 +12,9 @@ class ControllerView:
     """One controller. `role` is `leader`, `standby`, or `silent` if the controller has not reported for some
     time and may have ended.
 
-    `seq` is the newest journal entry that the controller has written or followed, and `seen_s` the time since
-    its last report in seconds. `this` is True for the controller that answers.
+    `seq` is the number of the newest journal entry that the controller has written (leader) or read
+    (standby). `seen_s` is the number of seconds since its last report. `this` is True for the controller that
+    answers.
     """
 
     role: str
@@ -29,7 +30,7 @@ class ControllerView:
 
 @dataclass(frozen=True)
 class ControllersView:
-    """All controllers of the cluster. `epoch` grows by 1 whenever another controller becomes the leader; 0 if
+    """All controllers of the cluster. `epoch` grows by 1 whenever a controller becomes the leader; it is 0 if
     the cluster can have only one controller. `as_of` is the time (seconds since 1970) of the state that the
     answering controller shows.
     """

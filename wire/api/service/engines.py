@@ -33,8 +33,9 @@ class EngineJob:
 
 @dataclass(frozen=True)
 class EngineMachine:
-    """A machine of a pool. `state` is wanted, booting, joined, leaving or ending. `cost` is the money for the
-    machine since its order, and `why` the reason why it leaves, or its last failure.
+    """A machine of a pool. `state` is wanted, booting, joined, leaving or ending. `shape` is the machine
+    type. `cost` is the money spent on the machine since it was ordered. `why` is the reason why the machine
+    is ended, or its last failure.
     """
 
     node: str
@@ -51,7 +52,9 @@ class EngineMachine:
 
 @dataclass(frozen=True)
 class PausedShape:
-    """A shape that the pool could not provide in a zone, with the reason."""
+    """A shape (machine type) that is not ordered for a time in this zone, because the last order failed.
+    `why` is the reason of the failure.
+    """
 
     shape: str
     zone: str
@@ -60,8 +63,9 @@ class PausedShape:
 
 @dataclass(frozen=True)
 class EnginePool:
-    """The machines of an engine that is a machine pool, and their money today (UTC). `daily_cap` is None
-    without a limit. `refused` is the reason why the last search for waiting jobs ordered no machine.
+    """The machines of an engine that is a machine pool, and the money spent on them today (UTC). `daily_cap`
+    is the limit on this money, or None. `refused` is the reason why the last attempt to order machines for
+    waiting jobs ordered none.
     """
 
     machines: tuple[EngineMachine, ...] = ()
@@ -78,9 +82,9 @@ class EngineView:
     """An execution engine of scheduler.toml.
 
     `open` is True while the circuit breaker is open: the engine has failed `failures` times in a row, last
-    for the reason `problem`, and no jobs start there. `looked_at` is the time of the last successful look at
-    the engine; None if there was none. `drained` is the reason of an operator's drain. `pool` is None for an
-    engine that is no machine pool.
+    for the reason `problem`, and no jobs start there. `looked_at` is the time at which Corral last read the
+    state of the engine without an error; None if it never has. `drained` is the reason of an operator's
+    drain. `pool` is None for an engine that is no machine pool.
     """
 
     name: str
@@ -110,8 +114,8 @@ class EngineList:
 
 @dataclass(frozen=True)
 class EngineTest:
-    """The result of a look at an engine: how long it took, and what it has shown. `problem` is the reason why
-    the look failed; empty if it succeeded.
+    """The result of reading the state of an engine once: the duration, and what was found. `problem` is the
+    reason why this failed; empty if it succeeded.
     """
 
     name: str

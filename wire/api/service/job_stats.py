@@ -9,7 +9,7 @@ from typing import Optional
 from wire.dataclass import dataclass
 
 SHORTEST_S = 60.0
-"""There is no advice for attempts that ran for less time than this, in seconds."""
+"""Attempts that ran for fewer seconds than this get no advice."""
 
 
 @dataclass(frozen=True)

@@ -207,8 +207,8 @@ class FairnessRow:
 
 @dataclass(frozen=True)
 class FairnessReport:
-    """The fairness of the cluster between `since` and `until`: one row for each project or user, the largest
-    deviation from its entitlement first.
+    """The fairness of the cluster between `since` and `until`: one row for each project or user. The row
+    whose usage differs most from its entitlement is the first.
 
     `capacity` is in GPU-hours. Idle GPUs that get no new jobs (such as cordoned GPUs) are not part of the
     capacity.

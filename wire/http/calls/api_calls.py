@@ -15,8 +15,9 @@ Query = list[tuple[str, Any]]
 ONCE: tuple[float, ...] = ()
 AGAIN = (0.0,)
 KEYED = (0.0, 0.2, 1.0, 2.0)
-"""The repetitions of a request whose connection was lost, each as the seconds to wait before it. ONCE is for
-changes, AGAIN for questions, and KEYED for changes that take effect only once if they are repeated.
+"""How often a request is repeated after a lost connection: one number for each repetition, the seconds to
+wait before it. ONCE is for changes, AGAIN for requests that change nothing, and KEYED for changes with an
+idempotency key.
 """
 
 
@@ -35,7 +36,7 @@ class ApiCalls:
         ca: str = "",
     ) -> None:
         """With `read_only`, the controller refuses each request of this client that changes something. `ca`
-        is a file with further certificate authorities to trust.
+        is a PEM file with certificate authorities, which replace those of the system.
         """
         self._transport = open_transport(url, timeout_s=timeout_s, token=token, read_only=read_only, ca=ca)
         self.url = self._transport.url
@@ -46,7 +47,9 @@ class ApiCalls:
         self._transport.close()
 
     def _lines(self, kind: type[T], path: str) -> Iterator[T]:
-        """Yield the decoded JSON objects of an answer that has one object on each line."""
+        """Request `path`, and yield the decoded JSON objects of the answer, which has one object on each
+        line.
+        """
         rest = b""
         for piece in self._transport.listen(path, None):
             *lines, rest = (rest + piece).split(b"\n")

@@ -45,9 +45,7 @@ from wire.workload.bodies import (
 from wire.workload.spec import WorkloadSpec
 
 LOG_SEARCH_S = 30.0
-"""The time limit for the answer is this many seconds longer for a search in a log, because an agent searches
-the log.
-"""
+"""Additional seconds to wait for the answer to a search in a log, because an agent reads the whole log."""
 
 
 class JobCalls(ApiCalls):
@@ -65,7 +63,7 @@ class JobCalls(ApiCalls):
         return self._post(Submitted, "/v1/slurm/sbatch", request, KEYED if request.key else ONCE)
 
     def preview(self, spec: JobSpec, *, as_user: str = "") -> JobSpec:
-        """Return the JobSpec that a submit would queue, with default values filled in. Nothing is queued."""
+        """Return the JobSpec that `submit` would queue, with default values filled in. Nothing is queued."""
         return self._post(JobSpec, "/v1/jobs/preview", SubmitRequest(spec, "", as_user))
 
     def jobs(
@@ -103,9 +101,9 @@ class JobCalls(ApiCalls):
         labels: Mapping[str, str] = MappingProxyType({}),
         since: Optional[int] = None,
     ) -> JobTable:
-        """Return jobs with only these columns: `jobs`, ended or not, or all jobs that have not ended. With
-        `since`, jobs that ended at this time or later are also returned. `labels` selects jobs with all these
-        labels.
+        """Return a table with these columns of the jobs in `jobs`. If `jobs` is empty, return all jobs that
+        have not ended; with `since` (seconds since 1970), also jobs that ended at this time or later.
+        `labels` leaves only jobs with all these labels.
         """
         query: Query = [("column", name) for name in columns]
         query += [("job", job) for job in jobs]
@@ -122,8 +120,8 @@ class JobCalls(ApiCalls):
         return self._get(JobStats, f"/v1/jobs/{quoted(job)}/stats")
 
     def explain(self, job: JobName, *, within_s: Optional[float] = None) -> Explanation:
-        """Return the reason why a job waits, and the latest time at which it starts. `within_s` is the time
-        limit of the controller for the computation, in seconds.
+        """Return the reason why a job waits, and the forecast of its start. The controller computes for at
+        most `within_s` seconds; None means the controller's default.
         """
         query: Query = [("within", within_s)] if within_s is not None else []
         return self._get(Explanation, f"/v1/jobs/{quoted(job)}/explain", query, more_s=within_s or 0.0)
@@ -131,9 +129,9 @@ class JobCalls(ApiCalls):
     def what_if(
         self, changes: WhatIf, *, within_s: Optional[float] = None, only_first: bool = False
     ) -> WhatIfAnswer:
-        """Return the effect that changes would have. Nothing is changed. `within_s` is the time limit of the
-        controller for the computation, in seconds. With `only_first` the controller stops when the forecast
-        covers the next 24 hours and the starts of the first 200 jobs.
+        """Return the effect that changes would have. Nothing is changed. The controller computes for at most
+        `within_s` seconds; None means the controller's default. With `only_first` the controller stops when
+        the forecast covers the next 24 hours and the starts of the first 200 jobs.
         """
         query: Query = [("within", within_s)] if within_s is not None else []
         query += [("part", "first")] if only_first else []
@@ -234,7 +232,9 @@ class JobCalls(ApiCalls):
         return self._post(WorkloadAnswer, "/v1/workloads", request, KEYED)
 
     def preview_workload(self, spec: WorkloadSpec, *, as_user: str = "") -> WorkloadPreview:
-        """Return the jobs that a submit would queue, with default values filled in. Nothing is queued."""
+        """Return the jobs that `submit_workload` would queue, with default values filled in. Nothing is
+        queued.
+        """
         return self._post(WorkloadPreview, "/v1/workloads/preview", WorkloadRequest(spec, "", as_user))
 
     def workloads(
@@ -255,7 +255,8 @@ class JobCalls(ApiCalls):
         return self._post(WorkloadAnswer, f"/v1/workloads/{quoted(workload)}/cancel")
 
     def retry_workload(self, workload: JobName, *, cancelled: bool = False) -> WorkloadAnswer:
-        """Queue new jobs in place of failed jobs, and in place of jobs that were cancelled because others
-        failed. With `cancelled`, jobs that users have cancelled also run again.
+        """Queue new jobs in place of the failed jobs of a workload, and in place of jobs that were cancelled
+        because other jobs of the workload failed. With `cancelled`, also replace jobs that users have
+        cancelled.
         """
         return self._post(WorkloadAnswer, f"/v1/workloads/{quoted(workload)}/retry", WorkloadRetry(cancelled))

@@ -83,7 +83,7 @@ class NodeCalls(ApiCalls):
         return self._get(EngineView, f"/v1/engines/{quoted(name)}")
 
     def test_engine(self, name: str) -> EngineTest:
-        """Look at an execution engine once. Nothing is changed."""
+        """Let the controller read the state of an execution engine once. Nothing is changed."""
         return self._post(EngineTest, f"/v1/engines/{quoted(name)}/test", NodeAction())
 
     def drain_engine(self, name: str, why: str = "") -> EngineView:

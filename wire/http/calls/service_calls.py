@@ -31,8 +31,7 @@ from wire.notify import (
 )
 
 SILENCE_S = 15.0
-"""A stream counts as lost after this many seconds without data. In this time, three heartbeats should have
-arrived.
+"""A stream counts as lost after this many seconds without data. The controller sends a heartbeat every 5 s.
 """
 
 
@@ -59,8 +58,8 @@ class ServiceCalls(ApiCalls):
         return self._post(ConfigAnswer, "/v1/config", request)
 
     def pulse(self, ring: str = "minutes", after: int = 0) -> PulseView:
-        """Return figures of the cluster: for each second of the last 10 minutes if `ring` is `seconds`,
-        otherwise for each minute of the last day.
+        """Return figures of the cluster: for each second of the last 10 minutes if `ring` is `seconds`, for
+        each minute of the last day if it is `minutes`.
         """
         return self._get(PulseView, "/v1/pulse", [("ring", ring), ("after", after)])
 

@@ -1,1 +1,3 @@
-"""The parts of a JobSpec about its nodes and GPUs: affinity, taints, job affinity and GPU requirements."""
+"""The parts of a JobSpec that restrict the nodes and GPUs of the job: affinity, tolerations, job affinity and
+GPU requirements.
+"""

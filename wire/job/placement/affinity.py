@@ -237,7 +237,7 @@ def affinity_problems(
 def affinity_texts(
     terms: tuple[Term, ...], preferences: tuple[Preference, ...], tolerations: tuple[Toleration, ...]
 ) -> Iterator[tuple[str, str]]:
-    """Return every text that a user wrote in affinity, preferences and tolerations, as (field name, text)."""
+    """Yield each text in affinity, preferences and tolerations that a user wrote, as (field name, text)."""
     for where, given in (("affinity", terms), ("preferences", tuple(each.term for each in preferences))):
         for term in given:
             yield from ((where, text) for text in (term.key, *term.values))

@@ -20,7 +20,8 @@ _TEXT = re.compile(r"([^=\s]+)=(\S*)\s+on\s+(\S+?)(:prefer|:require)?", re.IGNOR
 
 @dataclass(frozen=True)
 class JobTerm:
-    """A condition on the nodes of a job. It concerns the running jobs that have the label `key=value`.
+    """A condition on the nodes of a job: near the running jobs that have the label `key=value`, away from
+    them, or spread over domains together with them.
 
     A domain is the set of nodes with the same value of the node label `topology`; for `node` each node is a
     domain. If `domains` is 1, the job runs only in a domain where a job with the label runs. If `domains` is
