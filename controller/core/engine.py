@@ -75,11 +75,14 @@ from wire.job.spec import JobSpec
 from wire.names import JobState, Reason
 
 _CHANGES_STANDING = frozenset((JobEdited, PriorityInherited, PredictionOutlived))
-"""Events after which more waiting jobs than before may be able to preempt the job of the event."""
+"""Events that can change how well a running job is protected from preemption. After such an event, more
+waiting jobs may be able to preempt the job.
+"""
 _CHANGES_VICTIM = _CHANGES_STANDING.union(
     (AttemptStarted, CheckpointSaved, MembersStarted, JobShrunk, JobGrew)
 )
-"""Events that can change whether the job may be preempted, or how much work its preemption would lose."""
+"""Events that can change whether a running job may be preempted, or how much work its preemption would lose.
+"""
 
 
 class Engine:
@@ -137,7 +140,9 @@ class Engine:
         self.hours_change_at = NEVER
         """The next time at which another set of tables [hours.NAME] comes into force."""
         self._hours_unknown = bool(pipeline.rules.timetable.tables or state.hours)
-        """True until the first tick has computed which tables [hours.NAME] are in force."""
+        """True until the first tick has computed which tables [hours.NAME] are in force. Always False if
+        there are no such tables.
+        """
         self.profile_cycles = cycles = ProfileCycles(state, pipeline)
         self.cycle = cycles.last
         self.placer = self.cycle.placer
@@ -241,7 +246,9 @@ class Engine:
         return decision
 
     def follow(self, events: Iterable[Event]) -> None:
-        """Apply events that the engine of another controller has recorded. Decide nothing."""
+        """Apply events that the engine of another controller has recorded. Make no decisions and send no
+        effects.
+        """
         for event in events:
             self._record(event)
         self._events.clear()
@@ -292,8 +299,9 @@ class Engine:
         4. Queue and end replicas of services.
         5. Run a scheduling cycle of each scheduler profile. Each event of a cycle is applied before the cycle
            continues.
-        6. End waiting jobs whose deadline or longest wait is over. If a job was ended, run another cycle,
-           because jobs that depend on it may start.
+        6. End the waiting jobs for which this cycle was the last chance to start before their deadline or the
+           end of their longest wait. If there were such jobs, run another cycle, because jobs that depend on
+           them may start.
         """
         if self.pipeline.breaker.failed and self.pipeline.breaker.begin_cycle():
             self.profile_cycles.ask_again()

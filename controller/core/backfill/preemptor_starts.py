@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from controller.core.backfill.cycle_events import Apply
 
 MOST_JOBS = 16
-"""One cycle looks for scavengers to preempt for at most this many jobs."""
+"""In one cycle, `preempt_scavengers` searches for victims for at most this many waiting jobs."""
 
 
 def start_preemptors(cycle: Cycle, now: float, apply: Apply) -> None:
@@ -53,7 +53,7 @@ def start_preemptors(cycle: Cycle, now: float, apply: Apply) -> None:
 
 def _take_touched_claimants(cycle: Cycle) -> list[Job]:
     """Return the nominated jobs of this scheduler profile whose nominated nodes have changed since the last
-    call.
+    call. If operators have made reservations, return all nominated jobs of the profile.
     """
     state = cycle.state
     stirred, claims = state.nodes.claims_to_check, state.claims
@@ -67,17 +67,17 @@ def _take_touched_claimants(cycle: Cycle) -> list[Job]:
 
 
 def preempt_scavengers(cycle: Cycle, lanes: Iterable[Lane], now: float, apply: Apply) -> None:
-    """Preempt scavengers (jobs of the lowest priority) for waiting jobs that do not fit. Jobs behind the
-    first waiting job are included.
+    """Preempt scavengers (jobs of the lowest priority) for waiting jobs that do not fit, including jobs
+    behind the first waiting job.
 
     1. Take the first job of each lane (list of jobs with one request), in queue order. Skip scavengers, jobs
        over a limit, and jobs that would not fit even if the scavengers left their nodes.
     2. If the start of the job delays no backfill reservation, preempt scavengers, and keep their nodes for
        the job (nomination).
 
-    Without step 2, a scavenger on a free GPU would keep that GPU from all later jobs until the first waiting
-    job can use it. Cost: O(running scavengers) if no running scavenger may be preempted. Otherwise O(lanes),
-    and a search for victims for at most MOST_JOBS jobs.
+    All other preemption is only for the first waiting job. Without this function, later jobs would therefore
+    wait for GPUs that only scavengers use. Cost: O(running scavengers) if no running scavenger may be
+    preempted. Otherwise O(lanes), and a search for victims for at most MOST_JOBS jobs.
     """
     scavengers, state, queue = cycle.scavengers, cycle.state, cycle.queue
     held = {} if scavengers is None else scavengers.gpus_by_row(now)

@@ -39,7 +39,7 @@ def only_new_jobs_matter(cycle: Cycle, head: QueueEntry, fresh: list[int]) -> bo
     queue, position_of = cycle.queue, cycle.position_of
     if (
         head[1] not in queue
-        or head[1] in fresh  # The first job was edited and may fit now.
+        or head[1] in fresh  # The first waiting job was edited and may fit now.
         or queue.entry(head[1]) != head
         or cycle.seen != versions(cycle)
     ):

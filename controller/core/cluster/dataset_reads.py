@@ -11,21 +11,24 @@ from dataclasses import dataclass
 MOST_DATASETS = 1_000
 """The most data sets that are stored. When there are more, the one with the oldest last use is dropped."""
 MOMENTS = 64
-"""How often the levels (estimates of cached data) are computed again within one retention time."""
+"""Levels (estimates of the cached part of a data set) are computed this many times within one retention time.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class DatasetPolicy:
-    """The settings of the table [datasets]: how long, and for how many nodes, the reads of a data set are
-    stored.
+    """The settings of the table [datasets]: for how long, and for how many nodes, Corral stores that a data
+    set was read.
     """
 
     retention_s: float = 259_200.0
     """Reads are stored for this many seconds. 0: reads are not stored."""
     least_run_s: float = 60.0
-    """A job that ran on a node for fewer seconds has probably not read its data sets there."""
+    """Reads of a job that ran on a node for fewer seconds are not stored, because the job has probably not
+    read its data sets there.
+    """
     nodes: int = 64
-    """The most nodes that are stored for one data set."""
+    """For one data set, at most this many nodes are stored: those with the latest use."""
 
 
 DEFAULT_DATASETS = DatasetPolicy()
@@ -63,8 +66,8 @@ class DatasetReads:
         self.changed: dict[str, None] = {}
         """The data sets whose database rows must be written again."""
         self.version = 0
-        """A number that increases with every change of a level (estimate of the part of a data set that a
-        node has cached).
+        """A number that increases whenever a level (estimate of the part of a data set that a node has
+        cached) may have changed.
         """
         self._moment = -math.inf
         self._levels: dict[str, Mapping[str, float]] = {}
@@ -118,8 +121,9 @@ class DatasetReads:
             self._void()
 
     def levels(self, name: str) -> Mapping[str, float]:
-        """Return the level (how much of a data set is still cached, 0 to 1) by node. Only nodes on which jobs
-        have read the data set within the retention are included.
+        """Return an estimate, from 0 to 1, of the part of a data set that each node still has in its cache.
+        The result is by node name. Only nodes on which jobs have read the data set within the retention are
+        included.
         """
         found = self._levels.get(name)
         if found is None:

@@ -56,7 +56,7 @@ class FreeResources:
         return FreeResources(self.cpu_milli, self.memory_mib, self.gpus.copy(), self.models, self.scratch_mib)
 
     def covers(self, other: FreeResources) -> bool:
-        """Return whether at least as much of each resource is free as in `other`."""
+        """Return whether this node has at least as much of each resource free as `other`."""
         return (
             self.cpu_milli >= other.cpu_milli
             and self.memory_mib >= other.memory_mib
@@ -65,7 +65,7 @@ class FreeResources:
         )
 
     def minimum(self, other: FreeResources) -> FreeResources:
-        """Return, for each resource, the smaller of the two free amounts."""
+        """Return, for each resource, the smaller of the free amounts here and in `other`."""
         return FreeResources(
             min(self.cpu_milli, other.cpu_milli),
             min(self.memory_mib, other.memory_mib),

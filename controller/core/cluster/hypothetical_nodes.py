@@ -14,7 +14,9 @@ from wire.job.placement.affinity import Taint
 
 @dataclass(frozen=True, slots=True)
 class HypotheticalNodes:
-    """At most `most` nodes with these resources, labels and taints, ready in `ready_in_s` seconds."""
+    """At most `most` nodes that a machine pool could start, all with these resources, labels and taints. The
+    nodes are ready `ready_in_s` seconds after the pool has started them.
+    """
 
     facts: NodeFacts
     labels: Mapping[str, str]
@@ -23,14 +25,18 @@ class HypotheticalNodes:
     most: int = 1
 
     def facts_of(self, name: str) -> NodeFacts:
-        """Return the resources of one of the nodes. Its GPUs have UUIDs of their own."""
+        """Return the resources of the node with this name. Its GPU UUIDs differ from those of all other
+        nodes.
+        """
         return replace(
             self.facts, gpus=tuple(replace(gpu, uuid=f"{gpu.uuid}-{name}") for gpu in self.facts.gpus)
         )
 
 
 def with_hypothetical(nodes: Nodes, more: Iterable[HypotheticalNodes], most: int) -> Nodes:
-    """Return copies of all nodes without jobs, and at most `most` of each of the hypothetical nodes."""
+    """Return a copy of `nodes` on which no job runs. The copy also has the nodes of each entry in `more`, but
+    at most `most` for each entry.
+    """
     found = Nodes()
     found.copy_empty(nodes)
     for index, each in enumerate(more):

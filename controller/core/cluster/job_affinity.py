@@ -93,9 +93,9 @@ class JobAffinityIndex:
     def nodes_barred_by(
         self, part: PerNodeRequest, other: PerNodeRequest, rows: list[int], columns: NodeTable
     ) -> Bools | None:
-        """Return which nodes (True by row number) a job must not use, because it must not run together with
-        another job. The job has the request `part`. The other job has the request `other` and will run on the
-        nodes `rows`.
+        """Return which nodes (True by row number) a job may not use because of affinity terms between this
+        job and another job. This job has the request `part`. The other job has the request `other` and will
+        run on the nodes `rows`.
 
         The affinity terms of both requests apply. Return None if neither request has a term about the other
         job.

@@ -27,7 +27,7 @@ class NetworkTopology:
     paths: Mapping[str, Path] = field(default_factory=dict)
     """The switches above each node, by node name. Used if there are no `levels`."""
     weight: float = 100.0
-    """The weight of the nearness of nodes in a placement. This weight is on the same scale as the weights of
+    """How much the nearness of the chosen nodes counts in a placement, on the same scale as the weights of
     the scorers.
     """
 
@@ -206,8 +206,8 @@ class NetworkTree:
         return chosen + [row for row in below[switch] if row not in taken][: nodes - len(chosen)]
 
     def spare_rows(self, rows: Iterable[int], nodes: int) -> int:
-        """Return how many of the nodes in `rows` a gang of `nodes` nodes does not need; negative if there are
-        too few.
+        """Return how many nodes in `rows` are left after a gang of `nodes` nodes has got its nodes. The
+        result is negative if `rows` has too few nodes.
         """
         return len(set(rows)) - nodes
 

@@ -41,7 +41,7 @@ class Node:
     overcommit: Overcommit = AS_IT_IS
     up: bool = False
     down: bool = False
-    """True if the node has been disconnected for so long that its state is DOWN."""
+    """True if the node has been disconnected for longer than `down_after_s`, so that its state is DOWN."""
     drained: bool = False
     timed_drain: TimedDrain | None = None
     """The timed drain of the node; None if there is none or if its time has passed."""
@@ -56,10 +56,12 @@ class Node:
     health: dict[str, GpuCondition] = field(default_factory=dict)
     held: dict[int, Allocation] = field(default_factory=dict)
     claims: dict[int, Allocation] = field(default_factory=dict)
-    """The resources of this node that are kept for each nominated job until the job's victims have left."""
+    """By job id: the resources of this node that are kept for each nominated job until the job's victims have
+    left.
+    """
     leaving: dict[int, int] = field(default_factory=dict)
-    """For each victim that still holds resources of this node, the nominated job that will get these
-    resources.
+    """By job id: for each job that is preempted or moved away and still holds resources of this node, the
+    nominated job that will get these resources.
     """
     slots: dict[str, int] = field(default_factory=dict)
     row: int = -1
@@ -107,7 +109,7 @@ class Node:
     def unavailable(self) -> Iterator[Allocation]:
         """Yield the resources of the node that new jobs cannot get.
 
-        1. For each running job that is not being preempted, its allocation.
+        1. For each running job whose resources are not kept for a nominated job, its allocation.
         2. For each nominated job, the greater of two amounts: the resources kept for the job, and the
            resources that its victims (jobs preempted for it) still hold.
         """
@@ -119,22 +121,22 @@ class Node:
             yield _greater(claim, [self.held[each] for each, to in self.leaving.items() if to == job])
 
     def health_of(self, gpu: GpuFacts) -> GpuHealth:
-        """Return the health of the GPU that the controller has recorded last. If the controller has recorded
-        none, return the health that the agent reported.
+        """Return the health of the GPU as the controller recorded it last. If the controller has recorded no
+        health of this GPU, return the health that the agent reported.
         """
         known = self.health.get(gpu.uuid)
         return gpu.health if known is None else known.health
 
     def condition(self, gpu: GpuFacts) -> GpuCondition:
-        """Return the condition of the GPU that the controller has recorded last. If the controller has
-        recorded none, return the health and the reason that the agent reported.
+        """Return the condition of the GPU as the controller recorded it last. If the controller has recorded
+        no condition of this GPU, return the health and the reason that the agent reported.
         """
         return self.health.get(gpu.uuid) or GpuCondition(gpu.health, gpu.why)
 
 
 def _greater(claim: Allocation, leaving: list[Allocation]) -> Allocation:
-    """Return the greater one of two amounts for each resource: the amount kept for a nominated job, and the
-    amount that its victims still hold.
+    """Return, for each resource, the greater of two amounts: the amount kept for a nominated job (`claim`),
+    and the sum that its victims still hold (`leaving`).
     """
     milli: dict[str, int] = {}
     for allocation in leaving:

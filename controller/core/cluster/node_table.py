@@ -79,8 +79,8 @@ class NodeTable:
     gpu_needs_cache: dict[PerNodeRequest, GpuNeeds] = field(default_factory=dict)
     """A cache of GPU needs by request; emptied when labels, taints or hardware of a node change."""
     gpu_topology: Callable[[], GpuTopology] | None = None
-    """A function that returns the NUMA and NVLink groups of the GPUs. The field is None if the groups are
-    unknown.
+    """A function that returns the NUMA and NVLink groups of the GPUs. The field is None in a table without
+    this data.
     """
     taints: list[tuple[Taint, ...]] = field(default_factory=list)
     runtimes: list[str] = field(default_factory=list)

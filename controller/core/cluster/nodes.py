@@ -1,5 +1,5 @@
-"""The nodes of the cluster, the resources that jobs hold on the nodes, and the node table (numpy columns)
-with both.
+"""The nodes of the cluster, the resources that jobs hold on them, and the node table, which has the same data
+as numpy columns.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class Nodes:
         self.value_version = 0
         self.status_version = 0
         self.claims_to_check: set[int] = set()
-        """Nominated jobs that the next cycle must check. They may be able to start, because a node that is
-        kept for them has changed since the last cycle.
+        """Nominated jobs that the next cycle must check: a node that is kept for such a job has changed since
+        the last cycle, so the job may be able to start.
         """
         self.never_connected = 0
         """The number of known nodes that have never connected."""
@@ -122,7 +122,8 @@ class Nodes:
         other._placements, other.gpu_counts = self._placements, GpuCounts(self.gpu_counts.by_model)
         other.datasets, other.demand = self.datasets, self.demand
         other.job_affinity = self.job_affinity.copy()
-        # Copy the node table as well. Computing the table again would take most of the time of the copy.
+        # Copy the node table too, because its computation from the nodes would take most of the time of this
+        # copy.
         other._columns = self.columns.copy()
         other._bind_columns()
         other.layout_version = self.layout_version
@@ -409,7 +410,7 @@ class Nodes:
     @property
     def idle(self) -> NodeTable:
         """The node table in an ideal case: no job runs, all nodes are up, and all GPUs are healthy. A request
-        that does not fit here can never start on the cluster.
+        that does not fit here can never start on the present nodes.
         """
         if self._idle is None:
             columns = self.columns

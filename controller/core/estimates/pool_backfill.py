@@ -8,9 +8,9 @@ from itertools import islice
 from typing import NamedTuple
 
 DEPTH = 256
-"""The most waiting jobs that one simulated cycle tries behind the first waiting job."""
+"""One simulated cycle tries at most this many waiting jobs for backfill."""
 SHORTEST_RUN_S = 10.0
-"""Shorter run times count as this many seconds in the bounded slowdown."""
+"""In the bounded slowdown, (wait + run time) / run time, a shorter run time counts as this many seconds."""
 
 
 class PoolJob(NamedTuple):
@@ -55,7 +55,7 @@ class PoolBackfill:
         self._waiting: dict[int, PoolJob] = {}
         self._by_run_time: list[tuple[float, PoolJob]] = []
         self._limit_ends: list[tuple[float, PoolJob]] = []
-        """The running jobs with the times at which they reach their time limits, sorted by time."""
+        """The running jobs as (time at which the job reaches its time limit, job), sorted by time."""
         self._ends: list[tuple[float, float, PoolJob]] = []
         """A heap of the running jobs: (end, time at which the time limit is reached, job)."""
 
@@ -65,7 +65,9 @@ class PoolBackfill:
         self.units = units
 
     def add(self, job: PoolJob) -> None:
-        """Simulate until the submit of the job, which is not before the last submit, and submit the job."""
+        """Submit the job at the time `submit_s`. Before that, simulate everything that happens until this
+        time. `submit_s` must not be earlier than that of the last added job.
+        """
         while self._ends and self._ends[0][0] <= job.submit_s:
             self.now = self._ends[0][0]
             while self._ends and self._ends[0][0] == self.now:
@@ -85,7 +87,7 @@ class PoolBackfill:
             head = next(iter(self._waiting.values()))
             if head.size > self._free and self._ends:
                 break
-            # Start a job that is larger than the pool when nothing else runs.
+            # If no other job runs, start the first job even if it is larger than the pool.
             self._start(head)
         if len(self._waiting) < 2 or self._free <= 0:
             return
@@ -104,8 +106,8 @@ class PoolBackfill:
                 return
 
     def _reserve(self, head: PoolJob) -> tuple[float, float]:
-        """Return the reserved start of the first waiting job, and the units that other jobs may hold at this
-        time (step 2).
+        """Return the reserved start of the first waiting job, and the number of units that backfilled jobs
+        may still hold at this start (step 2).
         """
         units, starts_at = self._free, self.now
         for limit_end, job in self._limit_ends:

@@ -8,21 +8,25 @@ from collections import deque
 from controller.core.estimates.pool_backfill import PoolBackfill, PoolJob
 
 HELD = 200
-"""The number of ended jobs that are kept until the next one is simulated, because jobs do not end in the
-order of their submits.
+"""This many ended jobs are kept, and the one with the earliest submit is simulated next. Jobs do not end in
+the order of their submits, but the simulation needs this order.
 """
 BLOCK = 200
 """The number of jobs in one comparison (block)."""
 BLOCKS = 5
 """The number of latest blocks that decide."""
 LOST_BLOCKS, WON_BLOCKS = 4, 3
-"""With so many lost blocks among the latest BLOCKS, predictions are no longer used. With so many won blocks,
-they are used again.
+"""If at least LOST_BLOCKS of the latest BLOCKS blocks are lost, backfill stops using predictions (see also
+LEAST_LOSS). If at least WON_BLOCKS are won, backfill uses predictions again.
 """
 NOTICEABLE = 0.01
-"""A block is won or lost if the slowdowns differ by more than this fraction."""
+"""A block is lost if the slowdown with predictions is higher than the slowdown with time limits by more than
+this fraction, and won if it is lower by more than this fraction.
+"""
 LEAST_LOSS = 0.02
-"""Predictions are no longer used only if their slowdown over all latest blocks is larger by this fraction."""
+"""Backfill stops using predictions only if, over all latest blocks together, the slowdown with predictions is
+higher than the slowdown with time limits by more than this fraction.
+"""
 
 
 class PredictionGuard:
@@ -39,20 +43,23 @@ class PredictionGuard:
        NOTICEABLE, and all these blocks together by more than LEAST_LOSS. It uses predictions again when
        WON_BLOCKS of these blocks are won and all together are not lost. Both simulations always continue.
 
-    One lost block does not decide: the slowdowns of 200 jobs depend on a few jobs that wait for long, and a
-    change of the policy in a long queue also costs.
+    One lost block does not decide: the slowdowns of 200 jobs depend on a few jobs with long waits, and each
+    change between predictions and time limits delays jobs in a long queue.
 
     Invariant: the decision depends only on the jobs that have ended. Cost: that of two PoolBackfill.
 
     Example: in four of the last five blocks, jobs had mean slowdowns of 9.0 with time limits and 9.6 with
-    predictions. In the fifth, the slowdowns were equal. Backfill uses time limits until the predictions win.
+    predictions. In the fifth, the slowdowns were equal. Backfill then uses time limits, until the condition
+    of step 3 for predictions holds.
     """
 
     def __init__(self, *, shortest_first: bool = True) -> None:
         self.trusted = True
         """True if backfill may use predictions."""
         self.blocks: deque[tuple[float, float]] = deque(maxlen=BLOCKS)
-        """The sums of the slowdowns with time limits and with predictions of each of the latest blocks."""
+        """For each of the latest blocks: (sum of the slowdowns with time limits, sum of the slowdowns with
+        predictions).
+        """
         self.changed = False
         """True if `trusted` or `blocks` has changed since the last commit."""
         self.shortest_first = shortest_first
@@ -63,8 +70,8 @@ class PredictionGuard:
         self._block = (0, 0.0, 0.0)
 
     def learn(self, job: PoolJob, predicted_s: float | None, units: float) -> None:
-        """Add an ended job with the time limit `assumed_s` and its prediction, None if it had none. `units`
-        is the present size of the cluster.
+        """Add an ended job. `predicted_s` is the run time that was predicted at its start; None if there was
+        no prediction. `units` is the present size of the cluster.
         """
         assumed_s = job.limit_s if predicted_s is None else predicted_s
         heapq.heappush(self._held, job._replace(assumed_s=assumed_s))

@@ -48,7 +48,7 @@ class PredictionConfig:
 
     predicted: bool = False
     """True: backfill uses predictions, while the guard of predictions permits it. False: backfill uses time
-    limits, and only the accuracy of predictions is recorded.
+    limits. Predictions then only replace missing time limits (`default_s`), and their accuracy is recorded.
     """
     quantile: float = 0.9
     """A fraction from 0 to 1. The prediction is the run time that this fraction of the kept runs did not
@@ -61,7 +61,9 @@ class PredictionConfig:
     limit and without a prediction. NEVER: the setting is not used.
     """
     replaces_limits: bool = field(init=False)
-    """True if scheduling plans assume a run time other than the time limit for some jobs."""
+    """True if scheduling plans may assume a run time other than the time limit: `predicted` is True, or
+    `default_s` is set.
+    """
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "replaces_limits", self.predicted or self.default_s < NEVER)
@@ -79,9 +81,11 @@ class PredictionScore:
     jobs: int = 0
     run_s: float = 0.0
     bias_s: float = 0.0
-    """The sum of (run time - prediction). It is positive if jobs ran longer than predicted on average."""
+    """The sum of (run time - prediction) in seconds. It is positive if jobs ran longer than predicted on
+    average.
+    """
     error_s: float = 0.0
-    """The sum of the absolute differences between run time and prediction."""
+    """The sum of the absolute differences between run time and prediction, in seconds."""
     outlived: int = 0
     """The number of jobs that ran longer than predicted."""
     limited: int = 0
@@ -128,8 +132,8 @@ class RunHistory:
         """
 
     def learn(self, run_s: float, at: float, array: int | None = None) -> None:
-        """Add the run time of a job that ended at `at`. `array` is the id of its array; None means that runs
-        of one array are not limited.
+        """Add the run time of a job that ended at `at`. `array` is the id of its array. With None, step 1 is
+        left out.
 
         1. If the history has MAX_RUNS_OF_ARRAY runs of this array, drop the oldest run of the array.
         2. Otherwise, if the history has MAX_RUNS runs, drop the oldest run.
@@ -201,20 +205,23 @@ class RuntimePredictor:
         store.
         """
         self.guard: PredictionGuard | None = None if known is None else known.guard
-        """Decides whether backfill may use predictions; None if it does not use them, or if no engine has
-        been created yet.
+        """Decides whether backfill may use predictions. None if the configuration uses no predictions, or if
+        no engine has been created yet.
         """
         self._learns = known is None
         self._versions: dict[str, int] = {}
-        """A number for each user, which increases when the runs of the user change."""
+        """A number for each user, which increases when `runs` changes for this user. Older entries of
+        `_usual` are then out of date.
+        """
         self._usual: dict[int, tuple[JobSpec, PredictionConfig, int, float | None]] = {}
-        """The last result of `usual_run_s` for each job: the spec of the job, the rules, the version of the
-        user, and the result. Backfill asks for each waiting job in each cycle.
+        """A cache by job id, because backfill calls `usual_run_s` for each waiting job in each cycle. An
+        entry contains the spec of the job, the rules, the user's number in `_versions`, and the result.
         """
 
     def use_guard(self, rules: PredictionConfig, *, shortest_first: bool) -> None:
         """Create the guard of predictions if the configuration uses predictions, and drop the guard
-        otherwise. `shortest_first` tells whether backfill tries short jobs first.
+        otherwise. `shortest_first`: backfill tries short jobs first; if this has changed, the guard starts
+        again.
         """
         if not rules.predicted:
             self.guard = None
@@ -268,7 +275,8 @@ class RuntimePredictor:
 
     def planned(self, job: Job, rules: PredictionConfig) -> float | None:
         """Return the run time in seconds that the scheduler assumes for the job in its plans. None means that
-        the scheduler assumes the job's time limit plus its grace.
+        the scheduler assumes the job's time limit plus its grace time, and no end for a job without a time
+        limit.
 
         The first rule that applies decides:
         1. A replica of a service, or a job that is always restarted, without a time limit: None. Plans assume
@@ -318,13 +326,15 @@ class RuntimePredictor:
             self._add_run(key, run_s, at, job.array)
 
     def score_starts(self, job: Job, at: float) -> None:
-        """Record how far the start estimates of a job were from its real start at the time `at`."""
+        """Record how far the start estimates of a job were from its real start. The job started at the time
+        `at`.
+        """
         for each in job.foreseen if self._learns else ():
             self.starts.setdefault(each.kind, StartScore()).add(each, at)
             self.rescored[each.kind] = None
 
     def _forget(self, user: str) -> None:
-        """Compute the predictions of the user's jobs again when they are needed next."""
+        """Mark the cached predictions for the user's jobs as out of date."""
         self._versions[user] = self._versions.get(user, 0) + 1
 
     def _add_run(self, key: SimilarityKey, run_s: float, at: float, array: int | None) -> None:
@@ -349,8 +359,9 @@ class RuntimePredictor:
 
 
 def extended_estimate(elapsed_s: float, limit_s: float) -> float | None:
-    """Return a longer prediction, in seconds, for a job that has already run for `elapsed_s` seconds, longer
-    than predicted. Return None if the longer prediction would reach the time limit.
+    """Return a new, longer prediction of the whole run time, in seconds, for a job that has already run for
+    `elapsed_s` seconds and longer than predicted. Return None if the longer prediction would reach the time
+    limit.
     """
     longer = max(2 * elapsed_s, elapsed_s + SHORTEST_S)
     return longer if longer < limit_s else None

@@ -1,4 +1,4 @@
-"""Learns from ended attempts how likely a job is to end soon, given the run time that it has had."""
+"""Learns from earlier attempts how likely a job is to end soon, given how long it has run."""
 
 from __future__ import annotations
 
@@ -8,13 +8,18 @@ from collections.abc import Iterable
 from controller.core.model.job import Job
 
 SHORTEST_S = 600.0
-"""The first bin has run times from 0 to this many seconds. Each later bin is twice as long in total."""
+"""The first bin (a range of run times) ends at this many seconds. Each later bin ends at twice the end of the
+bin before it.
+"""
 BINS = 24
 PRIOR_RATE = 0.5
-"""The assumed ends per second before anything is known are PRIOR_RATE / (middle of the bin in seconds)."""
+"""Before any job has ended, the assumed rate of a bin (ends per second) is PRIOR_RATE divided by the middle
+of the bin in seconds.
+"""
 WEIGHT_OF_PRIOR, WEIGHT_OF_ALL = 1.0, 3.0
-"""The number of ends that the prior counts for in the rates of all jobs, and that the rate of all jobs counts
-for in the rate of the jobs with one number of GPUs.
+"""The weights k of the formula in the docstring of ServiceRates. The assumed rate (PRIOR_RATE) counts like
+WEIGHT_OF_PRIOR ends in the rate of all jobs. That rate counts like WEIGHT_OF_ALL ends in the rate of the jobs
+with one number of GPUs.
 """
 ALL_SIZES = 0.0
 _EDGES = tuple(SHORTEST_S * 2.0**index for index in range(BINS))
@@ -22,15 +27,15 @@ _SMALLEST = 1e-12
 
 
 def bin_of(run_s: float) -> int:
-    """Return the index of the bin in which a job is that has run for so many seconds."""
+    """Return the index of the bin (range of run times) that contains the run time `run_s`."""
     if run_s < SHORTEST_S:
         return 0
     return min(math.floor(math.log2(run_s / SHORTEST_S)) + 1, BINS - 1)
 
 
 class ServiceRates:
-    """The rates at which jobs end, by the run time that they have had. Only ends of attempts change
-    the stored rates. Running attempts count until the next cycle.
+    """The rates at which jobs end, by how long the jobs have run. Only the ends of attempts change the stored
+    rates. Running attempts count too, but only until the next cycle.
 
     A bin is a range of run times: 0 to 10 minutes, 10 to 20 minutes, 20 to 40 minutes, and so on.
 
@@ -61,14 +66,18 @@ class ServiceRates:
         ALL_SIZES has the sums over all jobs.
         """
         self._running: dict[float, list[float]] = {}
-        """The seconds that running attempts have added so far to each bin, by number of GPUs."""
+        """The seconds that the running attempts of the last `observe_running` ran in each bin, by number of
+        GPUs.
+        """
         self.changed: dict[float, None] = {}
         """The numbers of GPUs whose rows the next commit must write to the store."""
         self._indices: dict[tuple[float, int, float, float], float] = {}
         self._by_size: dict[float, list[float]] = {}
 
     def learn(self, gpus: float, before_s: float, after_s: float, *, ended: bool) -> None:
-        """Add an attempt of a job that had run for `before_s` seconds before it and `after_s` after it."""
+        """Add an attempt. The job had run for `before_s` seconds before the attempt, and for `after_s`
+        seconds after it. `ended` is True if the job has ended, and False if it will run again.
+        """
         for size in (ALL_SIZES, float(gpus)):
             _add(self.seconds.setdefault(size, [0.0] * BINS), before_s, after_s)
             ends = self.ends.setdefault(size, [0] * BINS)
@@ -79,8 +88,9 @@ class ServiceRates:
         self._by_size.clear()
 
     def observe_running(self, attempts: Iterable[tuple[float, float, float]]) -> None:
-        """Count the running attempts, as (GPUs, run time before the attempt, run time now), until the next
-        call. Jobs that have run for long without an end lower the rates, although they have not ended.
+        """Count the running attempts, each as (GPUs, run time before the attempt, run time now), until the
+        next call of this method. Jobs that have run for long without an end lower the rates, although they
+        have not ended.
         """
         self._running = {}
         for gpus, before_s, now_s in attempts:
@@ -90,14 +100,14 @@ class ServiceRates:
         self._by_size.clear()
 
     def copy(self) -> ServiceRates:
-        """Return a copy for another copy of the cluster state."""
+        """Return a copy without the running attempts, for a copy of the cluster state."""
         copied = ServiceRates()
         for size, seconds in self.seconds.items():
             copied.load(size, seconds, self.ends[size])
         return copied
 
     def load(self, size: float, seconds: Iterable[float], ends: Iterable[int]) -> None:
-        """Load the row of one number of GPUs from the store."""
+        """Load the stored seconds and ends of each bin for the jobs with `size` GPUs."""
         self.seconds[size], self.ends[size] = list(seconds), list(ends)
 
     def seconds_per_end(self, gpus: float, run_s: float, extra_s: float, least_s: float) -> float:
@@ -152,7 +162,9 @@ class ServiceRates:
 
 
 def _add(seconds: list[float], before_s: float, after_s: float) -> None:
-    """Add a run from the run time `before_s` to `after_s` to the seconds of each bin."""
+    """Add to each bin of `seconds` the seconds that a job ran inside the bin while its run time grew from
+    `before_s` to `after_s`.
+    """
     index, at = bin_of(before_s), before_s
     while at < after_s:
         until = after_s if index == BINS - 1 else min(after_s, _EDGES[index])
@@ -161,18 +173,20 @@ def _add(seconds: list[float], before_s: float, after_s: float) -> None:
 
 
 def run_s_of(job: Job, now: float) -> float:
-    """Return the seconds that all attempts of the job have run until `now`; only the present attempt counts
-    for a job without GPUs.
+    """Return the seconds that all attempts of the job have run until `now`. For a job without GPUs, only the
+    present attempt counts.
     """
     return run_s_before(job) + present_run_s(job, now)
 
 
 def run_s_before(job: Job) -> float:
-    """Return the seconds that earlier attempts of the job have run."""
+    """Return the seconds that earlier attempts of the job have run; 0 for a job without GPUs."""
     return job.spent_gpu_s / job.spec.gpus if job.spec.gpus else 0.0
 
 
 def present_run_s(job: Job, now: float) -> float:
-    """Return the seconds that the present attempt has run; 0 without one."""
+    """Return the seconds since the start (or, before it, the placement) of the present attempt; 0 if there is
+    none.
+    """
     began = job.started_at if job.started_at is not None else job.placed_at
     return 0.0 if began is None else max(0.0, now - began)

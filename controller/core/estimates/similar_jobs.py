@@ -16,8 +16,8 @@ LONGEST_STEM = 80
 ANY_SIZE = ""
 
 SimilarityKey = tuple[str, ...]
-"""The key of one group of similar jobs, also in the store. Here `name` is the job name without a number at
-its end, and `command` is a hash of the command without its numbers:
+"""The key of one group of similar jobs, in memory and in the store. Here `name` is the job name without a
+number at its end, and `command` is a hash of the command without its numbers:
 
 - (user, "", id of the array): the elements of one array;
 - (user, name, size, command): jobs with the same name, size and command;

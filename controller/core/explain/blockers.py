@@ -40,8 +40,8 @@ def starts_next_pass(cycle: Cycle, job: Job, now: float, placer: Placer | None =
     """Return whether a waiting job that fits on free nodes will start in the next cycle of its scheduler
     profile. The answer assumes that nothing else changes before that cycle.
 
-    If `placer` is not None, nodes are chosen with `placer` and not with the profile's own placer, which must
-    not compute scores between two cycles.
+    If `placer` is not None, it chooses the nodes in place of the profile's own placer. Between two cycles,
+    callers pass another placer, because the profile's own placer must not compute scores then.
     """
     state, queue, head = cycle.state, cycle.queue, cycle.head
     if cycle.backfill.reserves is Reserves.ALL_JOBS:
@@ -68,8 +68,9 @@ def starts_next_pass(cycle: Cycle, job: Job, now: float, placer: Placer | None =
 
 
 def limit_blocker(cycle: Cycle, job: Job, now: float) -> tuple[Reason, str] | None:
-    """Return the pending reason and a sentence if a quota or fair-share limit keeps the job from
-    starting; otherwise None.
+    """Return the pending reason and a sentence if a limit keeps the job from starting: a quota, a fair-share
+    limit, a budget, start hours, GPUs kept for another queue, or the reservation that the job names.
+    Otherwise return None.
     """
     state = cycle.state
     allowance = StartLimits(state, cycle.placer, cycle.shared)
@@ -95,6 +96,7 @@ def model_quota_blocker(state: State, placer: Placer, job: Job) -> str:
 
 def share_free_at(state: State, stopped: TenantAtLimit, now: float) -> float:
     """Return the time at which jobs of the tenant `stopped`, which is at its hard limit, may start again.
+    Return NEVER if no such time is known.
 
     The running jobs of the tenant are assumed to end at their time limits.
     """
@@ -131,8 +133,8 @@ def fewer_nodes_text(job: Job, now: float) -> str:
 
 
 def licence_blocker(state: State, job: Job) -> str:
-    """Return a text that names the licences which a job lacks, and the jobs which hold these licences. Return
-    an empty text if enough of all licences are free.
+    """Return a text that names the licences that a job lacks, and the jobs that hold these licences. Return
+    an empty text if the job lacks no licence.
     """
     return "; ".join(_lack_text(state, lack) for lack in state.licences.shortages(job.ask.licences))
 
@@ -237,8 +239,9 @@ def deadline_texts(state: State, placer: Placer, job: Job, now: float) -> list[s
 def other_profile_blocker(
     state: State, placer: Placer, common: SharedReservations, job: Job, now: float
 ) -> str:
-    """Return a sentence about nodes or licences that this job could use but that a job of another scheduler
-    profile has reserved. Return an empty text if no such reservation keeps this job from starting.
+    """Return a sentence if backfill reservations keep this job from starting: on nodes that it shares with a
+    job of another scheduler profile, or for licences that any other job will need. Return an empty text
+    otherwise.
 
     `common` contains the reservations on nodes that several profiles use.
     """

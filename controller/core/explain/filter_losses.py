@@ -1,6 +1,6 @@
 """Counts the nodes that each filter rejects for a job. Finds the filters that prevent the start of the job.
 
-A filter is binding if it now rejects nodes that could hold the job without running jobs.
+A filter is binding if it now rejects nodes that could hold the job if no jobs ran on them.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def filter_losses(
     """Return (how many nodes each filter rejects, how many nodes all filters accept).
 
     A node that several filters reject counts only for the first of these filters. A filter that is not static
-    has two counts: the nodes that it would reject even without running jobs ("no B200 GPU"), and the nodes
-    that it rejects only because of running jobs ("no free B200 GPU").
+    (its result depends on running jobs) has two counts: the nodes that it would reject even without running
+    jobs ("no B200 GPU"), and the nodes that it rejects only because of running jobs ("no free B200 GPU").
     """
     left = np.ones(columns.height, dtype=np.bool_)
     idle = placer.nodes.idle
@@ -140,7 +140,8 @@ def _message(plugin: Filter, part: PerNodeRequest, columns: NodeTable, lost: Boo
 
 
 def uneven_gpus_hint(gpus: int, nodes: int, largest: int) -> str:
-    """Return a hint for the user if `gpus` cannot be divided evenly over `nodes`; otherwise an empty text.
+    """Return a hint for the user if no job can have exactly `gpus` GPUs, because each of its at most `nodes`
+    nodes must give the same number of GPUs. Otherwise, or if there are too few GPUs, return an empty text.
 
     `largest` is the number of GPUs of the node with the most GPUs.
     """

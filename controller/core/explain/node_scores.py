@@ -1,5 +1,5 @@
-"""Shows the points that the scorers give to nodes for a waiting job, and the network distance between the
-nodes of a gang.
+"""Shows the points that the scorers give to nodes for a waiting job, and how near the nodes of a gang are to
+each other in the network.
 """
 
 from __future__ import annotations

@@ -55,7 +55,9 @@ def pending_notes(state: State, placer: Placer, job: Job, now: float) -> Iterato
 
 
 def hours_note(state: State, now: float) -> Iterator[str]:
-    """Yield a text about the tables [hours.NAME] in force, if there are such tables."""
+    """Yield a text with the tables [hours.NAME] that are in force, and those that come into force next. Yield
+    nothing if scheduler.toml has no such tables.
+    """
     timetable = state.quotas.rules.timetable
     if timetable.tables:
         until = timetable.next_change(now)
@@ -69,7 +71,7 @@ def hours_note(state: State, now: float) -> Iterator[str]:
 
 
 def _tables_text(tables: tuple[str, ...]) -> str:
-    """Return the names of tables [hours.NAME] as in scheduler.toml. Return [quota] if there are no such
-    tables.
+    """Return the headings of these tables [hours.NAME] as in scheduler.toml. Return [quota] if `tables` is
+    empty, because the table [quota] then applies.
     """
     return " and ".join(f"[hours.{printable(name)}]" for name in tables) or "[quota]"

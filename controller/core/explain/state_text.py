@@ -20,7 +20,9 @@ def held_text(job: Job) -> str:
 
 
 def making_room_text(state: State, job: Job, now: float) -> str:
-    """Return a sentence that names the preempted jobs that must end before this job starts."""
+    """Return a sentence about a nominated job: the nodes that are kept for it, and the preempted jobs that
+    must end before it starts.
+    """
     victims = sorted(
         {
             victim

@@ -198,8 +198,8 @@ def _jobs_on_usable_nodes(cycle: Cycle, job: Job, shape: Shape, now: float) -> l
 
 def _protection(cycle: Cycle, job: Job, running: Job, allowed: bool, now: float) -> str:
     """Return a phrase that names what protects the job `running` from preemption for the waiting job `job`.
-    Return an empty text if nothing does. Guards (limits of [preemption]), such as the cooldown, are not
-    considered.
+    Return an empty text if nothing protects it. Guards (limits of [preemption]) with a time or a count, such
+    as the cooldown, are ignored.
 
     `allowed` is True if a preemption strategy allows the preemption.
     """

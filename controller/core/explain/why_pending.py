@@ -1,7 +1,8 @@
 """Explains in a sentence why a job waits: which filter or limit keeps the job from starting.
 
-Four reasons come first: a hold, a dependency, a start time in the future, and preempted jobs that have not
-ended yet. For any other job, `_why_waiting` checks the possible reasons in the order of the scheduling cycle.
+Three reasons come first: a hold; a closed gate, such as a dependency or a begin time in the future; and a
+nomination (nodes are kept for the job until preempted jobs have ended, or the job is being moved). For any
+other job, `_why_waiting` checks the possible reasons in the order of the scheduling cycle.
 """
 
 from __future__ import annotations
@@ -159,7 +160,7 @@ def _why_waiting(state: State, placer: Placer, cycle: Cycle, job: Job, now: floa
     if own is not None:
         besides += f"; {own.title} has {counted(len(own.nodes), 'node')}"
     if limit is not None:
-        # A queue keeps GPUs free, but the job would not fit even on these GPUs.
+        # Also name the queue that keeps GPUs free, although the job would not fit even with these GPUs.
         besides += f"; besides, {limit[1]}"
     return Why(Reason.RESOURCES, sentence + fewer_nodes_text(job, now) + besides, found, fitting=fitting)
 
@@ -185,7 +186,8 @@ def _nodes_that_can(
 
 
 def reason_of(state: State, job: Job) -> Reason:
-    """Return the pending reason that the last scheduling cycle recorded. Lists of jobs show this reason.
+    """Return the reason of the job's state, for lists of jobs. For a job in the queue, this is the pending
+    reason that the last scheduling cycle recorded.
 
     No filter is called, because this function runs for each job of a list.
     """
@@ -218,8 +220,8 @@ def reason_of(state: State, job: Job) -> Reason:
 
 
 def _passed_over(state: State, cycle: Cycle, job: Job, now: float) -> str:
-    """Return why a job that fits now does not start. The usual reason: the start would delay the reserved
-    start of another job.
+    """Return why a job that fits now does not start. Usually, its start would delay the reserved start of
+    another job.
     """
     if starts_next_pass(cycle, job, now):
         return CONSIDERED_NEXT

@@ -13,13 +13,15 @@ from controller.core.model.inputs.agent_inputs import OffQueueProcessGone, OffQu
 from wire.agent.reports import GpuProcess
 
 MAX_KEPT = 5_000
-"""The most ended off-queue uses that are kept in memory. Older ones are only in the journal."""
+"""At most this many ended off-queue uses are kept in memory. Older uses are only in the journal."""
 
 OffQueueKey = tuple[str, str, str]
 """(name of the node, UUID of the GPU, name of the user)."""
 
 _UNKNOWN_USER = "?"
-"""The user name that agents report for a process that ended before the agent found its owner."""
+"""The user name that agents report for a process that ended before the agent found its owner. Such a process
+is ignored.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,9 @@ class OffQueueUsage:
     """
 
     def begin(self, use: OffQueueUse, shares: ShareTree) -> None:
-        """Record that a user began to use a GPU outside of jobs. Charge the user from `use.since` on."""
+        """Record that a user began to use a GPU outside of jobs. From `use.since` on, charge the user in the
+        project of the setting `off_queue`, if there is one.
+        """
         self.open[use.node, use.uuid, use.user] = use
         self.touched[use.node] = None
         self._charge(use, use.rate, use.since, shares)

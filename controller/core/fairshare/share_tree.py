@@ -93,10 +93,10 @@ class ShareTree:
        the same amount. The used amount decays without timers (usage.py).
     2. `factor`, for the priority, is 2 ** -x. Here x is the sum of used / fair over the organisation and the
        project, plus USERS_COUNT times used / fair of the user. The fair use of an organisation or a project
-       is its weight, divided by the sum of the weights of all children of its parent, times the use of the
-       whole cluster. The fair use of a user is its part, by weight, of the use of its project
-       (`part_of_project`). So users of a small project are compared with each other in the same way as users
-       of a large project.
+       is its weight, divided by the sum of the weights of all children of its parent, times the use that the
+       whole cluster reaches if it is never idle. The fair use of a user is its part, by weight, of the use of
+       its project (`part_of_project`). So users of a small project are compared with each other in the same
+       way as users of a large project.
     3. `fairness`, for the order plugin `fair`, compares weight / used, first at the top level and then
        downwards.
     4. No job of a tenant at its hard limit starts. Jobs of a tenant above its soft limit come after all other
@@ -135,7 +135,7 @@ class ShareTree:
         organisation.
         """
         self.without_row: list[SharePath] = []
-        """Tenants that are not in the store yet."""
+        """The paths of tenants that have no database row yet."""
         self._above: dict[SharePath, tuple[FairShareTenant, ...]] = {}
         self._home = {name: name for name in sharing.organisations}
         for organisation, projects in sharing.organisations.items():
@@ -163,7 +163,7 @@ class ShareTree:
                 self.several_projects |= depth == 1 and sum(self.accounts[()].below.values()) > 1
 
     def weight(self, path: SharePath) -> float:
-        """Return the weight that is now in force for a tenant, which may have had no job yet."""
+        """Return the weight that is now in force for a tenant. The tenant need not be in the tree yet."""
         name = self.name(path)
         configured = self.hour_weights.get(name, self.sharing.weights.get(name, 1.0))
         return self.set_weights.get(name, configured)
@@ -185,8 +185,8 @@ class ShareTree:
                 self.accounts[account.path[:-1]].active[account.weight] -= 1
 
     def _tenants_on(self, path: SharePath) -> tuple[FairShareTenant, ...]:
-        """Return the root of the fair-share tree and each tenant on the path. Create a tenant that does not
-        exist yet.
+        """Return the root of the fair-share tree and each tenant on the path. Add tenants that are not in the
+        tree yet.
         """
         line = self._above.get(path)
         if line is None:
@@ -195,8 +195,8 @@ class ShareTree:
         return line
 
     def fair_rate(self, path: SharePath, capacity: float) -> float:
-        """Return the part of `capacity` (billing units per hour) to which the tenant is entitled. Only
-        tenants with waiting or running jobs get a part.
+        """Return the fair part of `capacity` (billing units per hour) for the tenant. Only tenants with
+        waiting or running jobs get a part.
         """
         part = capacity
         for depth in range(1, len(path) + 1):
@@ -220,8 +220,8 @@ class ShareTree:
         self._reweigh({name})
 
     def set_hour_weights(self, weights: Mapping[str, float]) -> None:
-        """Use these weights, from the tables [hours.NAME] in force, in place of the weights of other
-        tables.
+        """Set the weights of the tables [hours.NAME] in force. They replace the weights of [fair_share], but
+        not weights that operators have set.
         """
         if weights != self.hour_weights:
             names = {*self.hour_weights, *weights}
@@ -325,8 +325,8 @@ class ShareTree:
         return self.used(path, now) / (fair * (used + capacity)) if used else 0.0
 
     def over_soft_limit(self, path: SharePath, now: float) -> bool:
-        """Return whether a tenant on the path `path`, from the top of the tree down, is over its
-        soft limit.
+        """Return whether a tenant on the path (the organisation, the project or the user) is over its soft
+        limit.
         """
         soft = self.soft
         return bool(soft) and any(
@@ -335,8 +335,9 @@ class ShareTree:
         )
 
     def at_hard_limit(self, path: SharePath, now: float) -> TenantAtLimit | None:
-        """Return the hard limit that a tenant on the path has reached; None if no tenant has reached its
-        limit. If there are several, return the limit that stays reached for the longest time.
+        """Return the tenant on the path (the organisation, the project or the user) that has reached its hard
+        limit; None if there is none. If there are several, return the one that stays at its limit for the
+        longest time.
         """
         found = None
         for depth in range(1, len(path) + 1) if self.hard else ():

@@ -71,7 +71,7 @@ class DecayedUsage:
         self.rate = total if (total := self.rate + rate) > ROUNDING else 0.0
 
     def dump(self) -> list[float]:
-        """Return the values for the database row of this counter."""
+        """Return the values of this counter for its database row."""
         return [self.amount, self.at, self.rate]
 
     def load(self, values: list[float]) -> Self:
@@ -121,8 +121,8 @@ class WindowedUsage:
                 return before
             then = self.total(moment)
             if then <= amount:
-                # Interpolate between two moments at which the edge of a bucket (part of the window) leaves
-                # the window. Between these moments, the total falls linearly.
+                # Interpolate between the two times `before` and `moment`. Between them, the total falls
+                # linearly, because no edge of a bucket (part of the window) leaves the window.
                 return before + (moment - before) * (total - amount) / (total - then)
             before, total = moment, then
         return math.inf
@@ -158,7 +158,7 @@ class WindowedUsage:
             self.buckets.append((number, units))
 
     def dump(self) -> list[float]:
-        """Return the values for the database row of this counter."""
+        """Return the values of this counter for its database row."""
         flat = [value for bucket in self.buckets for value in bucket]
         return [self.at, self.rate, *flat]
 

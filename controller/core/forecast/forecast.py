@@ -34,8 +34,8 @@ of a job.
 MAX_STEPS = 100_000
 """A forecast has at most this many steps, so that it always ends."""
 KeepGoing = Callable[[float, Collection[int]], bool]
-"""A function that is called before each step with the time of the step and the ids of the jobs that have
-started before the step. If the function returns False, the forecast ends.
+"""A function that a forecast calls before each step except the first. Its arguments are the time of the step
+and the ids of the jobs that have started before. If the function returns False, the forecast ends.
 """
 
 
@@ -67,14 +67,18 @@ class Forecast:
     starts: dict[int, ForecastStart]
     decisions: tuple[Decision, ...]
     whole: bool
-    """True if job `until` has started, or if every job that can ever start has started."""
+    """True if the forecast is complete: job `until` has started, or every waiting job that can ever start has
+    started.
+    """
     plans: tuple[PreemptionPlanned, ...] = ()
     """The preemptions that the forecast assumes."""
     known_until: float = NEVER
-    """All starts before this time are in `starts`. NEVER unless `going` or `steps` stopped the forecast."""
+    """All starts before this time are in `starts`. NEVER unless `going`, `steps` or `last` stopped the
+    forecast.
+    """
     ends: dict[int, float] = field(default_factory=dict)
-    """The first end in the forecast of each job that ended: at its limit, by a preemption or because of a
-    drain.
+    """For each job that ended in the forecast, by job id, the time of its first end: at its expected end, by
+    a preemption, or because of a drain.
     """
 
 
@@ -130,11 +134,11 @@ def forecast(
 ) -> Forecast:
     """Let `ahead`, a copy of the engine, handle the inputs in `first`. Then simulate the future on this copy.
 
-    The copy cannot be used afterwards, unless no step is later than the time `last`: the copy then has the
-    state of this time.
+    With `last`, the forecast also ends before the first step after the time `last`; `ahead` then has the
+    state of this time. In all other cases, `ahead` cannot be used afterwards.
 
     1. Run a scheduling cycle at the simulated time, and record the starts. Jobs that the cycle stops end at
-       once.
+       once if the latest time of their end is not known.
     2. End the forecast in four cases: job `until` has started, no job waits, the next step is later than
        HORIZON_S, or only recurring reservations and quotas by hour would cause further steps.
     3. Go to the next end of a job, timer or reservation, and end the jobs whose limit is reached.
@@ -221,9 +225,9 @@ def _end_due(engine: Engine, moment: float, ends: dict[int, float]) -> None:
 
 
 def _ends(engine: Engine, number: int, by: float = NEVER) -> bool:
-    """Return whether the running job `number`, whose expected end is at or before `by`, ends at its expected
-    end in a forecast. A job without a time limit ends there only if it is being stopped or if the forecast
-    uses predictions.
+    """Return whether the running job `number` ends at its expected end in a forecast. A job without a time
+    limit does so only if the forecast uses predictions, or if the job is being stopped and ends by the time
+    `by`.
     """
     job = engine.state.jobs[number]
     limited = job.limit < NEVER or (job.stop_by is not None and job.stop_by <= by)

@@ -25,9 +25,9 @@ MOST = 64
 
 
 def time_limits_that_fit(ahead: Engine, job: Job, now: float) -> list[float]:
-    """Return time limits, in seconds, with which a job that cannot start now may be able to start, because
-    the job then ends before other jobs need its nodes. All are below the job's present limit, the longest
-    first.
+    """Return time limits, in seconds, with which a job that cannot start now may be able to start, because it
+    would end before other jobs need its nodes. All returned limits are below the job's present limit. The
+    longest limit comes first.
 
     Call this after a scheduling cycle at the time `now`, because the cycle makes the reservations.
     1. Collect the times at which other jobs or users need nodes. These are the reserved starts of other jobs

@@ -19,7 +19,7 @@ from wire.job.spec import JobSpec, gpus_text
 from wire.text import counted, duration, memory, printable
 
 MOST_STEPS = 16
-"""At most this many numbers of nodes, GPUs or licences are tried."""
+"""At most this many smaller numbers of nodes, of GPUs or of a licence are tried."""
 GIB = 1_024
 
 
@@ -45,8 +45,8 @@ def relaxations(
     """Yield lists of relaxations: specs that require less than the user's spec. A list contains relaxations
     of one kind, such as less memory, the smallest change first.
 
-    Lists with fewer constraints come before lists with smaller amounts. `limits` contains the time limits to
-    try, in seconds.
+    Lists that remove a constraint come before lists that reduce an amount. `limits` contains the time limits
+    to try, in seconds.
     """
     for each in (*_ties(spec), *_terms(spec), *_kinds(spec, placer), *_tolerations(spec, placer)):
         yield (each,)
@@ -63,7 +63,7 @@ def relaxations(
 
 def without_constraints(spec: JobSpec) -> Relaxation | None:
     """Return the spec without its constraints on nodes, GPUs and other jobs. Return None if the spec has no
-    constraints.
+    such constraints.
     """
     wish = _wish(spec.gpu, numa="", nvlink="", least_mib=0, compute="")
     company = tuple(each for each in spec.company if each.prefer)

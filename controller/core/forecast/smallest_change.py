@@ -94,15 +94,17 @@ class EditSearch:
         self._limits = limits
 
     def singles(self) -> Iterator[Suggestion]:
-        """Yield the smallest change of each kind (such as memory or nodes) that starts the job."""
+        """For each kind of change (such as less memory or fewer nodes), yield the smallest one that starts
+        the job.
+        """
         for scale in relaxations(self._job.spec, self._job.user, self._cycle.placer, self._limits):
             least = self._least(scale)
             if least is not None:
                 yield Suggestion(least.sentence, self._changes(least.spec))
 
     def both(self) -> Iterator[Suggestion]:
-        """Yield at most one change: all constraints of the job on nodes, GPUs and other jobs are removed. If
-        the job would still not start, the change also reduces one amount, such as memory.
+        """Yield at most one change. It removes all constraints of the job on nodes, GPUs and other jobs. If
+        this is not enough for a start, it also reduces one amount, such as memory.
         """
         bare = without_constraints(self._job.spec)
         if bare is None:
@@ -243,9 +245,9 @@ def _candidates(trial: StartTrial) -> Iterator[tuple[int, ...]]:
 def suggestion_command(suggestion: Suggestion, label: str, labels: dict[int, str]) -> tuple[str, ...]:
     """Return the arguments of the `corral` command that carries out a suggestion.
 
-    The result is empty if the suggestion changes the spec, because the command line makes the command for
-    such a change itself. `label` is the display id (17 or 12_3) of the waiting job. `labels` contains the
-    display id of each running job, by job id.
+    The result is empty if the suggestion changes the spec: the CLI itself makes the `corral` command for such
+    a change. `label` is the display id (17 or 12_3) of the waiting job. `labels` contains the display id of
+    each running job, by job id.
     """
     if suggestion.release:
         return ("job", "release", label)

@@ -17,7 +17,7 @@ from wire.text import duration
 NAMED = 8
 """The most jobs that a sentence names."""
 LAST_AFTER_S = 600.0
-"""For a start in less than this many seconds, `last_blocker` returns no sentence."""
+"""If the forecast start is less than this many seconds away, `last_blocker` returns no sentence."""
 
 
 def held_outlook(start: ForecastStart | None, ahead: Engine, number: int, now: float) -> str:
@@ -48,8 +48,8 @@ def assumed_preemptions(ahead: Engine, found: Forecast, number: int) -> Iterator
 def last_blocker(ahead: Engine, job: Job, at: float, now: float) -> str:
     """Return a sentence that says why the job still waits just before its start at the time `at`.
 
-    Return an empty text if the reason is the same as now, or if the job only waits for another job that ends
-    at `at`. `ahead`, a copy of the engine, cannot be used afterwards.
+    Return an empty text if the reason is the same as now, or if the job then only waits for the end of
+    another job at the time `at`. `ahead`, a copy of the engine, cannot be used afterwards.
     """
     if at - now < LAST_AFTER_S:
         return ""

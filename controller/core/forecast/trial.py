@@ -23,8 +23,8 @@ MAX_COPIES = 48
 T = TypeVar("T")
 
 ALL_ORDERS = 3
-"""If the preempted jobs run on at most this many nodes in total, each order in which they can end node by
-node is tried.
+"""If there are at most this many pairs (preempted job, node), a trial is made for each order in which the
+jobs can end on these nodes.
 """
 
 Leaving = tuple[int, str]
@@ -92,7 +92,7 @@ class StartTrial:
         return copy.state.jobs[self.job.id].state is not JobState.QUEUED
 
     def _end(self, copy: Engine, number: int, node: str) -> None:
-        """Report to the copy that a preempted job has ended on a node, and run a scheduling cycle."""
+        """Report to the engine `copy` the end of a preempted job on a node, and run a scheduling cycle."""
         job = copy.state.jobs[number]
         if node in job.members and job.members[node].ended_at is None:
             over = AttemptStatus(number, job.attempt, 0, self.now, self.now, signal=15, why=PREEMPTED)

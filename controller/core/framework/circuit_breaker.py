@@ -1,4 +1,4 @@
-"""Counts the failures of plugins, and stops calling a plugin that fails too often."""
+"""Counts the failures of plugins, and decides that a plugin that fails too often is no longer called."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ class CircuitBreaker:
         )
 
     def begin_cycle(self) -> bool:
-        """Begin the next scheduling cycle. Return True if a plugin that failed in the last cycle is called
-        again from now on.
+        """Begin the next scheduling cycle. Return True if a plugin failed in the last cycle and may be called
+        again.
         """
         self.cycle += 1
         return any(

@@ -29,7 +29,9 @@ class Filter(Protocol):
     name: ClassVar[str]
 
     def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
-        """Return True for every node (row of the node table) of `rows` that can hold the request."""
+        """Return an array with one entry for each node (row of the node table) of `rows`: True if the node
+        can hold the request.
+        """
         ...
 
     def concerns(self, part: PerNodeRequest) -> bool:
@@ -59,7 +61,9 @@ class Scorer(Protocol):
     name: ClassVar[str]
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """Return one score for each node of `rows`. All filters have already accepted these nodes."""
+        """Return one score, from 0 to 1, for each node of `rows`. All filters have already accepted these
+        nodes.
+        """
         ...
 
 
@@ -78,8 +82,8 @@ class Picker(Protocol):
 class Strategy(Protocol):
     """Decides which running jobs a waiting job may preempt.
 
-    It gives each running job a number (`standing`) and each waiting job a number (`reach`). A waiting job may
-    preempt the running jobs whose `standing` is at most its `reach`.
+    A strategy gives each running job a number (`standing`) and each waiting job a number (`reach`). A waiting
+    job may preempt the running jobs whose `standing` is at most its `reach`.
     """
 
     name: ClassVar[str]
@@ -116,9 +120,9 @@ class PreemptionGuards:
     spare_ending_s: float = 300.0
     """A job that is likely to end within this many seconds is not preempted."""
     gang_gain: float = 0.0
-    """If above 0, a job on several nodes may preempt jobs on one node, because its other GPUs would stay idle
-    until they end. The idle GPU-hours must be at least this many times the GPU-hours that the victims lose
-    (preemption/gang_gain.py).
+    """If above 0, a waiting gang may preempt jobs that run on one node each, because all other GPUs of the
+    gang would stay idle until these jobs end. These idle GPU-hours must be at least `gang_gain` times the
+    GPU-hours that the victims lose (preemption/gang_gain.py).
     """
 
 
@@ -129,7 +133,9 @@ class Reserves(enum.Enum):
 
     NO_JOB = "none"
     FIRST_JOB = "first"
-    """Only the first job in queue order that cannot start gets a reservation."""
+    """Only the first job in queue order that cannot start gets a reservation. On nodes shared with other
+    profiles, later jobs also get one if the first job cannot use these nodes.
+    """
     ALL_JOBS = "all"
     """The first waiting jobs in queue order get a reservation, at most `Backfill.depth` jobs."""
 

@@ -41,8 +41,9 @@ class DynamicOrderChain:
     first: Order
     second: Order
     _moves: tuple[bool, bool] = field(init=False, compare=False, repr=False)
-    """Whether the first and the second order change positions while jobs wait. Computed once, because the
-    check whether an order implements a protocol takes longer than the computation of a sort key.
+    """For the first and the second order: whether the order changes the positions of jobs while they wait.
+    Computed once, because this check (an isinstance of a protocol) takes longer than the computation of a
+    sort key.
     """
 
     def __post_init__(self) -> None:

@@ -75,8 +75,8 @@ class Profile:
         return replace(self.policy, filters=(ProfileNodesFilter(self.name, self.nodes), *self.policy.filters))
 
     def refused(self, spec: JobSpec, user: str) -> tuple[str, str] | None:
-        """Return why the scheduler profile does not accept the job: a pair of field and value, such as
-        ("queue", "batch"). Return None if the profile accepts the job.
+        """Return why the scheduler profile does not accept the job: the field and the value that it does not
+        allow, such as ("queue", "batch"). Return None if the profile accepts the job.
         """
         for kind, name, names in (
             ("queue", spec.queue, self.queues),

@@ -46,7 +46,9 @@ def unfiltered_message(field: str) -> str:
 
 
 def unfiltered_taint(filters: Sequence[Filter], taints: Mapping[str, str | None]) -> str | None:
-    """Return the first taint, as `key:effect`, that no filter enforces; None if all are enforced."""
+    """Return the first of the new taints, as `key:Effect`, that no filter enforces; None if all are enforced.
+    Taints with the effect PreferNoSchedule need no filter.
+    """
     if any(each.name == "taints" for each in filters):
         return None
     soft = f":{Effect.PREFER_NO_SCHEDULE.value}"

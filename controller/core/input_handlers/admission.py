@@ -26,8 +26,8 @@ QUOTA_HINT = "'corral quota list' shows all quotas and how much of each is used.
 
 
 def apply_queue_rule(rules: QuotaConfig, spec: JobSpec, user: str) -> JobSpec | Refusal:
-    """Return the spec with the time limit and the node labels that its queue sets. Return a refusal if the
-    queue does not accept the job.
+    """Return the spec with the default time limit and the node labels of its queue added. Return a refusal if
+    the queue does not accept the job.
     """
     if not rules.queues:
         return spec

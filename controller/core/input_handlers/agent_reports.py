@@ -39,7 +39,9 @@ from wire.agent.reports import AttemptStatus
 from wire.names import Reason
 
 RUNS_AGAIN = (Reason.PREEMPTED, Reason.EVICTED, Reason.IDLE, Reason.REQUEUED)
-"""Reasons for a stop after which the job is usually queued again."""
+"""Reasons for which a running job is stopped to be queued again (with the reason IDLE, depending on the
+settings).
+"""
 
 
 class AgentReports:
@@ -77,8 +79,8 @@ class AgentReports:
         self._context = context
 
     def on_agent_hello(self, given: agent_inputs.AgentSaidHello, now: float) -> Reply | None:
-        """Handle the hello (first message) of an agent that has connected. Compare the reported node and
-        attempts with the state.
+        """Handle the hello (first message) of an agent that has connected: update the state of the node and
+        of the attempts on it.
 
         1. If the node's hardware has changed, withdraw all nominations (resources of the node that are kept
            for waiting jobs).
@@ -122,17 +124,17 @@ class AgentReports:
 
     def _handle_missing_attempt(self, node: str, job: Job, now: float, rebooted: bool) -> None:
         """Handle an attempt on the node that the state records as running, but that the node's agent does not
-        report. If the attempt has not started and the node was not rebooted, start it again. If the database
-        may lack the end of the attempt after an accepted loss, ask the agent for the end. In all other cases,
-        record the attempt as lost.
+        report. If the attempt has not started and the node was not rebooted, start it again. If the attempt
+        is older than a loss of journal entries (`corral admin accept-loss`), the database may lack its end:
+        ask the agent for the end. In all other cases, record the attempt as lost.
         """
         # Do not start the attempt again after a reboot, because the attempt may have run before the reboot,
         # or even ended with success.
         if job.members[node].started_at is None and not rebooted:
             self._order(SendToNode(node, start_frames(job, *start_facts(self._state, job))[node]))
         elif self._state.skipped.is_older(job.id, job.attempt):
-            # To an order to stop an attempt that has ended, the agent answers with the recorded end. If the
-            # agent has no record, it answers with this reason.
+            # The agent answers this order with the recorded end of the attempt. If the agent has no record of
+            # the attempt, it answers with the reason `node_lost`.
             self._order(SendToNode(node, Stop(job.id, job.attempt, why="node_lost")))
         else:
             self._record_exit(job, AttemptStatus(job.id, job.attempt, why="node_lost"), node, now)
@@ -316,8 +318,8 @@ class AgentReports:
             self._context.idle_gpus.on_node_away(node, now)
 
     def on_node_silent(self, given: agent_inputs.NodeSilent, now: float) -> None:
-        """Handle a node that has sent no message for `given.for_s` seconds. Record the node as DOWN, and its
-        jobs as lost, when `lifecycle/node_loss.py` says so.
+        """Handle a node that has sent no message for `given.for_s` seconds. `lifecycle/node_loss.py` decides
+        whether to record the node as DOWN, and which of its jobs to record as lost.
         """
         node, losses = self._state.nodes.get(given.node), self._context.pipeline.losses
         if node is None:

@@ -82,8 +82,8 @@ def labels_of_queue(
     job: Job, changes: Mapping[str, Any], edited: JobSpec, admitted: JobSpec
 ) -> tuple[str, ...]:
     """Return the names of the node labels that the queue has added to an edited job's node selector. Labels
-    from the user are left out. The names are stored with the job, because its labels with these names are
-    removed when it changes its queue.
+    from the user are left out. The names are stored with the job. When the job changes its queue, the labels
+    with these names are removed.
 
     `edited` is the spec with `changes`. `admitted` is the same spec after the queue has added its labels.
     """

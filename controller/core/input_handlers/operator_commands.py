@@ -42,7 +42,7 @@ class OperatorCommands:
         self._record = context.record
 
     def add_node(self, given: node_inputs.AddNode, now: float) -> Reply:
-        """Add a node, or change its configured labels, taints and host."""
+        """Add a node, or change the configured labels, taints and host of a known node."""
         node = self._state.nodes.get(given.node)
         taints = node.marks.configured if node is not None else ()
         if node is None or (node.labels, node.host, taints) != (given.labels, given.host, given.taints):

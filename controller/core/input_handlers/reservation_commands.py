@@ -20,7 +20,9 @@ from wire.names import NodeState
 from wire.text import counted, duration, printable
 
 MAX_OCCURRENCES = 400
-"""To find an overlap of two recurring reservations, this many occurrences of the new one are compared."""
+"""To find an overlap of two recurring reservations, this many occurrences of the new reservation are compared
+with the other one.
+"""
 
 
 class ReservationCommands:
@@ -156,8 +158,9 @@ def _meet(one: Reservation, other: Reservation) -> bool:
 
 
 def _free_at(state: State, spec: ReservationSpec, node: Node) -> float:
-    """Return the time at which the node is free for the reservation `spec`. The result is the latest expected
-    end of the node's jobs that the reservation does not admit. Return 0 if there are no such jobs.
+    """Return the time at which the node is free for the reservation `spec`: the latest end, by time limit, of
+    the node's jobs that the reservation does not admit. Return NEVER if such a job has no time limit, and 0
+    if there are no such jobs.
     """
     mine = Reservation(spec, (), spec.starts_at, "")
     jobs = (state.jobs[number] for number in node.held)
@@ -171,7 +174,7 @@ def _busy(state: State, spec: ReservationSpec, nodes: list[Node]) -> Refusal | N
         for number in sorted(node.held):
             job = state.jobs[number]
             if job.replica is not None:
-                # A replica of a service moves to another node before the reservation begins.
+                # Skip a replica of a service, because it moves to another node before the reservation begins.
                 continue
             if not mine.admits(job.user, job.spec.project) and job.latest_end > spec.starts_at:
                 over = job.latest_end - spec.starts_at

@@ -158,7 +158,7 @@ class DefaultSizes:
         return sorted(self._provisional)
 
     def settled(self, job: int) -> None:
-        """Remove a job from the jobs with provisional default sizes."""
+        """Record that the default sizes of a job are no longer provisional."""
         if self._provisional is not None:
             self._provisional.discard(job)
 

@@ -20,9 +20,9 @@ def jobs_to_reserve(cycle: Cycle, now: float) -> dict[int, RowSet | None]:
     1. The first waiting job gets a reservation on any nodes. A job gets no reservation if no time is known at
        which it can start. The next waiting job then takes its place. Example: the job needs drained nodes, or
        all GPUs of a node on which a service runs.
-    2. The reservation of this job protects no node that the job can never use. On the unprotected nodes, the
-       next waiting job in queue order gets a reservation. Leave out jobs that a quota or another limit keeps
-       from starting. Also leave out scavengers (preemption/scavengers.py).
+    2. On the nodes that this job can never use, the next waiting job in queue order gets a reservation. Leave
+       out jobs that a quota or another limit keeps from starting. Also leave out scavengers
+       (preemption/scavengers.py).
     3. Repeat step 2 with the nodes that none of these jobs can use. Stop when no nodes or no jobs are left.
 
     Invariant: no further reservation (step 2) is on a node that a job before it in the result can use. Cost:
@@ -39,7 +39,8 @@ def jobs_to_reserve(cycle: Cycle, now: float) -> dict[int, RowSet | None]:
     placer, queue, jobs = cycle.placer, cycle.queue, cycle.state.jobs
     scavengers = cycle.scavengers
     if scavengers is not None and scavengers.yields(jobs[head[1]]):
-        return {}  # All waiting jobs are scavengers, because scavengers come last.
+        # The first waiting job is a scavenger. Scavengers come last, so all waiting jobs are scavengers.
+        return {}
     shared, left = cycle.shared, rows_where(placer.nodes.columns.open)
     found: dict[int, RowSet | None] = {}
     if shared is None or shared.can_reserve(jobs[head[1]], None, now):

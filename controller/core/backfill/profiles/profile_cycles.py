@@ -63,7 +63,9 @@ class ProfileCycles:
         self._layout = -1
         """The value of `Nodes.layout_version` when step 2 last ran."""
         self._outlived_until = -math.inf
-        """`_outlived_predictions` has already examined all planned ends up to this time."""
+        """The time of the last call of `_outlived_predictions`. The planned ends up to this time are already
+        examined.
+        """
 
     def _cycle(self, pipeline: SchedulingPolicy, name: str) -> Cycle:
         return Cycle(self._state, Placer(self._state.nodes, pipeline), name, self.guards_of)
@@ -84,9 +86,8 @@ class ProfileCycles:
         return self.of(job).placer
 
     def guards_of(self, job: Job) -> PreemptionGuards:
-        """Return the guards of a running job: the limits that protect it from preemption. The guards come
-        from the job's own scheduler profile and queue. The guards do not depend on the job that would preempt
-        the running job.
+        """Return the limits that protect a running job from preemption. They come from the job's own
+        scheduler profile and queue, and not from those of the job that would preempt it.
         """
         profile = self._profiles.get(job.profile)
         guards = self.guards if profile is None else profile.policy.guards
@@ -119,7 +120,9 @@ class ProfileCycles:
                 return
 
     def _outlived_predictions(self, now: float) -> list[PredictionOutlived]:
-        """Return one event with a new, longer prediction for each job that has run longer than predicted."""
+        """Return one event for each job whose predicted end has passed since the last call. The event has a
+        longer prediction, or None: from now on, plans assume the job's time limit.
+        """
         found = []
         releases = self._state.releases
         first = bisect_right(releases, (self._outlived_until, math.inf))
@@ -156,8 +159,9 @@ class ProfileCycles:
             cycle.resume(other.cycles[name])
 
     def ask_again(self) -> None:
-        """Drop the cached results of filters and scorers. Call this when a failed plugin is called again,
-        because the cached results were computed without the plugin.
+        """Drop the cached results of filters and scorers, and let the next cycle try all waiting jobs. Call
+        this when a failed plugin is called again, because the cached results were computed without the
+        plugin.
         """
         for cycle in self.cycles.values():
             cycle.placer.clear_rankings()
@@ -183,12 +187,14 @@ class ProfileCycles:
 
     @property
     def limits_change_at(self) -> float:
-        """The next time at which a quota or a limit on preemption may allow a job to start."""
+        """The next time at which a waiting job may become able to start because a limit no longer stops it: a
+        limit on its start, such as a quota, or a limit on preemption.
+        """
         cycles = self.cycles.values()
         return min(min(cycle.preemption.retry_at, cycle.limits.again_at) for cycle in cycles)
 
     @property
     def again_at(self) -> float:
-        """The next time at which a waiting job may start only because time has passed."""
+        """The next time at which a waiting job may become able to start although no event happens."""
         at = min(cycle.again_at for cycle in self.cycles.values())
         return min(at, self._table.next_at) if self._shared else at

@@ -18,8 +18,8 @@ from wire.names import WHOLE_GPU
 
 
 class GuaranteedStart(Protocol):
-    """The start that a reservation guarantees: a waiting job, and the latest time at which the job starts.
-    All kinds of backfill reservations have this interface.
+    """The interface of all kinds of backfill reservations: the waiting job, and the time at which this job
+    starts at the latest.
     """
 
     @property
@@ -56,14 +56,14 @@ class SharedReservations:
     @property
     def scavengers(self) -> Scavengers | None:
         """The scavengers (jobs of the lowest priority), which may run on reserved GPUs until other jobs
-        preempt them. None if there are none.
+        preempt them. None if the configuration has no scavengers.
         """
         return self._table.scavengers
 
     @property
     def edition(self) -> int:
-        """Return a counter that grows when a backfill reservation in the shared table is dropped or moved.
-        After this, other jobs may be able to start.
+        """Return a counter that grows when a backfill reservation in the shared table is dropped or moved,
+        because other jobs may then be able to start.
         """
         return self._table.edition
 
@@ -78,7 +78,7 @@ class SharedReservations:
         return self.reservations.can_reserve(job, rows, now)
 
     def due(self, now: float) -> bool:
-        """Return whether the reserved start of a job of this scheduler profile has come."""
+        """Return whether a job of this scheduler profile has a reserved start that is not in the future."""
         return any(each.starts_at <= now for each in self.reservations.by_job.values())
 
     def reserve(self, jobs: Mapping[int, RowSet | None], now: float) -> None:
@@ -101,8 +101,9 @@ class SharedReservations:
             reservations.update([(job, None) for job in jobs], now)
 
     def find(self, job: Job, barred: Bools | None, now: float, fewer: int | None = None) -> Placement | None:
-        """Return the best placement of the job that delays no backfill reservation of another job (see
-        QueueReservations.find_now).
+        """Return the best placement of the job that delays no backfill reservation of another job. If `fewer`
+        is not None, the job may start on fewer nodes than it requests, at most `fewer` (see
+        QueueReservations.find_now). Return None if there is no placement.
         """
         return self.reservations.find_now(job, barred, now, fewer)
 
@@ -110,8 +111,9 @@ class SharedReservations:
         self, job: Job, later: Iterable[int], barred: Bools | None, now: float
     ) -> Placement | None:
         """Return the best placement of the job that delays no backfill reservation, except reservations of
-        the jobs in `later`. If there is one, drop these reservations, so that they are made again. Return
-        None if there is none, or if no job in `later` has a reservation.
+        the jobs in `later`. If there is such a placement, drop the reservations of these jobs, so that the
+        next cycle makes new ones. Return None if there is no such placement, or if no job in `later` has a
+        reservation.
         """
         later = [each for each in later if each in self.reservations.by_job]
         if not later:
@@ -129,8 +131,9 @@ class SharedReservations:
         self, job: Job, overruled: Callable[[int], bool], barred: Bools | None, now: float
     ) -> Placement | None:
         """Return the best placement of the job that delays no backfill reservation of any scheduler profile,
-        except reservations of jobs for which `overruled` returns True. If there is one, drop these
-        reservations. Return None if there is none, or if there are no such reservations.
+        except reservations of jobs for which `overruled` returns True. If there is such a placement, drop the
+        reservations of these jobs. Return None if there is no such placement, or if these jobs have no
+        reservations.
         """
         found = [
             (queue, number)
@@ -186,8 +189,8 @@ class SharedReservations:
         return {row: sum(milli == WHOLE_GPU for milli in free.gpus) for row, free in found.items()}
 
     def starts_on(self, row: int, other_than: Job) -> list[tuple[float, int]]:
-        """Return (reserved start, job) for each backfill reservation of another job on this node, the soonest
-        first.
+        """Return (reserved start, job id) for each backfill reservation on this node, the earliest start
+        first. The reservation of the job `other_than` is left out.
         """
         return [each for each in self._table.starts_on(row) if each[1] != other_than.id]
 

@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     from controller.core.backfill.cycle_events import Apply
 
 SLICE = "slice"
-"""The name of the preemption strategy by which jobs take turns."""
+"""The strategy name in the events of preemptions for time slices."""
 GAIN = 1.35
-"""A job takes the place of others only if its expected ends for each second are this many times theirs."""
+"""A waiting job displaces running jobs only if it is worth more than this many times as much as all of them.
+The worth of a job is the expected number of ends for each second of run time (ServiceRates).
+"""
 LEAST_WAIT_S = 600.0
-"""The next cycle because of time alone is at least this much later."""
+"""If no event causes a cycle earlier, the next cycle comes at least this many seconds after this one."""
 
 
 class SlicePass:
@@ -35,14 +37,15 @@ class SlicePass:
     Algorithm
     1. Take the first job of each lane, in queue order.
     2. Start the job if it fits on free nodes that step 4 does not keep.
-    3. Otherwise look for victims among the running jobs of the profile that can save their state and have run
-       for at least a slice since their start. Let them give way if the expected ends for each second of the
-       waiting job are more than GAIN times those of the victims together.
-    4. Otherwise look for victims among all running jobs that can save their state. If the exchange would be
-       worth it, no job starts on these nodes in this cycle, so that the job can start there when the last
-       slice is over. Without this step, a gang would never get all its nodes at the same time.
-    5. Continue with the next job. A job with the same number of GPUs as a job without victims is worth less,
-       so steps 3 and 4 are skipped for it.
+    3. Otherwise look for victims among the running jobs of the profile that can save their state, may be
+       preempted and have run for at least a slice since their start. Preempt them if the waiting job is worth
+       more than GAIN times as much as all victims together.
+    4. Otherwise look for victims in the same way, but also among jobs whose slice is not over. If the waiting
+       job is worth more than GAIN times as much as these victims, no job starts on their nodes in this cycle.
+       The waiting job can then start there when the last slice is over. Without this step, a gang would never
+       get all its nodes at the same time.
+    5. Continue with the next job. If step 3 has found no victims for a job, skip steps 3 and 4 for all later
+       jobs with the same number of GPUs, because these jobs are worth no more.
 
     Invariant: a running job is stopped only if its victims together make room for the waiting job, and never
     before it has run for a slice. Cost: O(lanes + running jobs), and O(nodes + running jobs) for each number

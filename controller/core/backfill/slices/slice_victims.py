@@ -18,8 +18,8 @@ from controller.core.state.state import State
 
 @dataclass(frozen=True, slots=True)
 class SliceExchange:
-    """Nodes on which a waiting job fits when the victims have left. `worth` is the sum of the expected ends
-    for each second of the victims.
+    """The nodes `rows` on which a waiting job fits when the running jobs `victims` have left. `worth` is the
+    sum of what the victims are worth: their expected ends for each second of run time.
     """
 
     rows: tuple[int, ...]
@@ -44,12 +44,13 @@ def find_exchange(
     eligible: Callable[[Job], bool],
     worth: Mapping[int, float],
 ) -> SliceExchange | None:
-    """Return the nodes and victims that cost the least; None if the job would not fit without all eligible
-    jobs.
+    """Return the nodes and victims that are worth the least together. Return None if the request would not
+    fit even if all eligible running jobs left, or if a filter rejects one of the chosen nodes.
 
     1. On each node, take the eligible running jobs, the one that is worth the least for each GPU first, until
        the request fits.
-    2. Leave out victims without which the request still fits, the one that is worth the most first.
+    2. Keep each victim on the node if the request fits although this victim stays. Try the victim that is
+       worth the most first.
     3. Choose the `shape.nodes` nodes whose victims are worth the least. Among equal nodes, choose the node
        with the fewest GPUs left over.
     4. Check the nodes with all filters, as if the victims had left.

@@ -27,19 +27,22 @@ MARGIN_S = 10.0
 class DeadlineGuard:
     """Keeps other jobs off the resources that jobs with a deadline need at their latest start.
 
-    1. Take the GUARDED_MOST waiting jobs with the earliest latest starts. Skip jobs that are over a quota.
+    1. Take the GUARDED_MOST waiting jobs with the earliest latest starts. Skip jobs that a quota or another
+       limit keeps from starting.
     2. Reserve resources for each of these jobs at its latest start. All running jobs are assumed to end at
-       their time limits, and no other job is assumed to start. A job that does not fit under these
-       assumptions will probably miss its deadline (`warnings`).
+       their time limits (without a limit: at their planned ends), and no other job is assumed to start. A job
+       that does not fit under these assumptions will probably miss its deadline (`warnings`).
     3. Another job may not use the reserved resources if it would still run at the reserved start, and if its
        own latest start is later. A job without a deadline has no latest start and counts as later.
 
-    The latest start of a job is its deadline minus its time limit. The reservations are made once in each
-    scheduling cycle, on first use. When the cycle starts a job, `take` updates the reservations. Cost: that
-    of GUARDED_MOST EASY reservations, and nothing while no waiting job has a deadline.
+    The latest start of a job is its deadline minus its time limit; without a time limit, it is the deadline.
+    The reservations are made once in each scheduling cycle, on first use. When the cycle starts a job, `take`
+    updates the reservations. Cost: that of GUARDED_MOST EASY reservations, and nothing while no waiting job
+    has a deadline.
 
-    Example: job 7 must start by 12:00 and needs a whole node, which is free now. A job of one hour may start
-    on this node until 11:00. A job without a time limit may not start on this node.
+    Example: job 7 must start by 12:00 and needs a whole node, which is free now. A job of at most one hour,
+    including its grace time, may start on this node until 11:00. A job for which no end is assumed may not
+    start on this node.
     """
 
     def __init__(self, state: State, placer: Placer, limits: StartLimits, queue: Queue) -> None:
@@ -93,7 +96,8 @@ class DeadlineGuard:
         nodes.
 
         The job may not use the nodes in `barred`. The job also may not take resources of a node that a
-        deadline reservation of another job needs.
+        deadline reservation of another job needs. If the job needs licences that such a reservation needs, it
+        may use no node.
         """
         for reserved in self.against(job, now):
             barred = reserved.kept_from(shape.part, barred)
@@ -138,7 +142,7 @@ class DeadlineGuard:
             for latest, number in self._queue.by_latest_start[:GUARDED_MOST]:
                 job = self._state.jobs[number]
                 if self._limits.over(job, now) is not None:
-                    continue  # Skip a job over a quota, because it may not start even if it fits.
+                    continue  # Skip a job that a limit keeps from starting, even if it fits.
                 reserved = deadline_reservation(self._state, self._placer, job, max(latest, now))
                 self._doubted[number] = reserved is None
                 if reserved is not None:
@@ -150,7 +154,8 @@ def deadline_reservation(state: State, placer: Placer, job: Job, at: float) -> E
     """Return a reservation of the resources that the job needs when it starts at the time `at`. Return None
     if the job does not fit at that time.
 
-    Running jobs are assumed to end at their time limits. No other job is assumed to start before `at`.
+    Running jobs are assumed to end at their time limits (without a limit: at their planned ends). No other
+    job is assumed to start before `at`.
     """
     shape = placer.shape(job.ask)
     if shape is None:

@@ -28,8 +28,8 @@ def start_urgent_jobs(cycle: Cycle, now: float, apply: Apply) -> None:
 def job_to_try_first(cycle: Cycle, number: int, now: float) -> int:
     """Return the id of the job to try now: `number`, or the id of a job with a deadline.
 
-    Suppose job `number` would take the last nodes that another job needs to meet its deadline. Then the other
-    job is tried first.
+    If a start of job `number` would take the last nodes that another waiting job needs to meet its deadline,
+    return the other job.
     """
     state, placer, guard = cycle.state, cycle.placer, cycle.deadline_guard
     while True:

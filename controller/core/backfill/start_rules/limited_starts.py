@@ -27,8 +27,8 @@ def start_limit(cycle: Cycle, job: Job, now: float) -> StartLimit | QuotaReserve
 
 
 def shut_if_over(cycle: Cycle, lane: Lane, number: int, now: float) -> StartLimit | QuotaReserved | None:
-    """Return the result of `start_limit`. Also record the reason for the whole lane (list of jobs with the
-    same request), because all jobs of the lane usually wait for the same reason.
+    """Return the result of `start_limit`. If it is a limit, record its pending reason for the whole lane
+    (list of jobs with the same request), because all jobs of the lane usually wait for the same reason.
     """
     over = start_limit(cycle, cycle.state.jobs[number], now)
     if over is not None:
@@ -39,9 +39,9 @@ def shut_if_over(cycle: Cycle, lane: Lane, number: int, now: float) -> StartLimi
 def start_on_fewer(
     cycle: Cycle, lane: Lane, number: int, over: StartLimit | QuotaReserved, now: float, apply: Apply
 ) -> bool:
-    """Start the first job of a lane, which may not start because of `over`, on fewer nodes if this is
-    allowed. Otherwise reserve the quota that the job needs. Return whether the cycle tries the next job of
-    the lane.
+    """Start the first job of a lane on fewer nodes if the job and its limits allow this. The limit `over`
+    keeps the job from starting on all its nodes. Otherwise reserve the quota that the job needs. Return
+    whether the cycle tries the next job of the lane.
 
     If the job would delay a reservation of quota (QuotaReserved), skip the lane without a start. Backfill
     later tries the shorter jobs of this lane.

@@ -29,8 +29,8 @@ KINDS = (CPU, MEMORY, GPU, RUNNING)
 is reserved, because its use falls as time passes and not when a job ends.
 """
 Limit = tuple[TenantKey, int, bool]
-"""(tenant, resource, shared) of a limit. `shared` is True for the limit on what all projects together may
-use; the tenant is then ("project", "").
+"""A limit as (tenant, kind of resource, shared). `shared` is True for the limit on what all projects together
+may use; the tenant is then ("project", "").
 """
 
 
@@ -162,10 +162,11 @@ class QuotaReservations:
     def _concerning(
         self, job: Job, need: Amount, ends_at: float
     ) -> list[tuple[TenantKey, int, QuotaReservation]]:
-        """Return the quota reservations of other jobs that concern a job with the end `ends_at`.
+        """Return the quota reservations of other jobs that a start of this job could delay, each as (tenant,
+        kind of resource, reservation). The job would end at `ends_at` and needs the amounts `need`.
 
-        A reservation concerns the job if the job counts for the same limit and still runs at the reserved
-        start. The result contains the tenant, the kind of resource and the reservation.
+        These are the reservations of a limit for which the job counts too, if the job would still run at the
+        reserved start.
         """
         project = "project", job.spec.project
         kinds = (*KINDS, *range(FIRST_MODEL, len(need)))

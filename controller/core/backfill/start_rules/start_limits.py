@@ -35,11 +35,11 @@ def _all_gpus(_duration: float, _now: float) -> dict[int, int]:
 class StartLimits:
     """Checks the limits on starts in one scheduler profile before each start.
 
-    The job's resources are added to the resources of running jobs and of jobs whose preemption victims are
-    still ending. A limit can allow a job only because time passes. For example, GPU time within a time window
-    falls, the start hours of a queue begin, or a budget begins a new month. `again_at` is the next time at
-    which a limit may allow a job for such a reason. If no limit is set (`State.limited` is False), callers
-    skip the check.
+    The check adds the job's resources to those of running jobs and of nominated jobs (jobs whose preemption
+    victims are still ending). Some limits stop blocking a job although no event happens. For example, GPU
+    time within a time window falls, the start hours of a queue begin, or a budget begins a new month.
+    `again_at` is the next time at which this may happen. If no limit is set (`State.limited` is False),
+    callers skip the check.
     """
 
     def __init__(self, state: State, placer: Placer, shared: SharedReservations | None = None) -> None:
@@ -47,14 +47,14 @@ class StartLimits:
         self._placer = placer
         self.shared = shared
         """The backfill reservations on nodes that the scheduler profile shares with other profiles. None if
-        this profile shares no nodes.
+        this profile shares neither nodes nor licences with another profile.
         """
         self._kept_gpus = KeptGpus(state.quotas.rules.queues)
         self.again_at = NEVER
-        """The next time at which a limit may allow a job only because time passes."""
+        """The next time at which a limit may stop blocking a job although no event happens."""
 
     def over(self, job: Job, now: float, nodes: int | None = None) -> StartLimit | None:
-        """Return the hard limit that a start of the job now would exceed. Return None if there is none.
+        """Return the limit that keeps the job from starting now. Return None if there is no such limit.
 
         `nodes` is the number of nodes on which the job would start, if that is less than `--nodes`.
         """
@@ -142,8 +142,8 @@ class StartLimits:
         return self._state.quotas.over_hard(job.user, job.spec, need, now, self._claimed(None)) is None
 
     def claims(self, now: float) -> Claims:
-        """Return the claims of the nominated jobs. Claims are the amounts that waiting jobs will use of the
-        limits when they start. The caller adds the claims of other waiting jobs.
+        """Return the claims of the nominated jobs: the amounts that these jobs will add to the usage of
+        quotas when they start. The caller adds the claims of other waiting jobs.
         """
         return Claims(self, now, self._claimed(None))
 
@@ -160,8 +160,8 @@ class StartLimits:
     def _over_all_models(
         self, job: Job, claimed: Mapping[TenantKey, list[int]], nodes: int | None
     ) -> LimitExceeded | None:
-        """Return the quota of a GPU model that the job would exceed. Return None if at least one model that
-        suits the job has enough quota.
+        """Return the quota of a GPU model that the job would exceed, if it would exceed the quotas of all GPU
+        models that suit it. Return None if at least one of these models has enough quota.
 
         `claimed` contains the quota amounts that are kept for nominated jobs, by tenant. If only some models
         are at a limit, `barred_nodes` keeps the job from their nodes.
@@ -183,8 +183,8 @@ class StartLimits:
         return quota_need(self._placer, job.ask, job.spec.time_limit_s, self._state.accounts, nodes)
 
     def _claimed(self, job: Job | None) -> dict[TenantKey, list[int]]:
-        """Return the quota amounts of the nominated jobs of each tenant. These jobs start when their victims
-        have ended. The amounts of `job` itself are left out.
+        """Return the amounts that nominated jobs will use of the quotas of each tenant. These jobs start when
+        their victims have ended. The amounts of `job` itself are left out.
         """
         claimed: dict[TenantKey, list[int]] = {}
         for each in self._state.claims:
@@ -207,10 +207,11 @@ class StartLimits:
 
 
 class Claims:
-    """The amounts that waiting jobs will use of the limits when they start. The amounts of nominated jobs
-    (jobs with nodes kept for them) are included.
+    """The amounts (claims) that waiting jobs will add to the usage of quotas when they start. The amounts of
+    nominated jobs (jobs with nodes kept for them) are included.
 
-    A later job is within the limits only if it exceeds no limit after all jobs with claims have started.
+    Use this for a plan in which several jobs start: a later job is within the limits only if it exceeds no
+    limit after all jobs with claims have started.
     """
 
     def __init__(self, limits: StartLimits, now: float, claimed: dict[TenantKey, list[int]]) -> None:
@@ -225,8 +226,8 @@ class Claims:
         1. True if the job is within the limits.
         2. The greatest number of nodes that the limits allow the job. None means all nodes that the job
            requests.
-        3. False if the exceeded limit also keeps the later jobs of its tenant with the same request from
-           starting.
+        3. False if the limit also keeps the later jobs of the lane (jobs with the same request) from
+           starting, so that they need not be tried.
         """
         limits, claimed = self._limits, self._claimed
         if limits._stopped(job, self._now) is not None:
@@ -245,6 +246,8 @@ class Claims:
         self._limits._add(self._claimed, job, most)
 
     def breaks(self, job: Job) -> StartLimit | None:
-        """Return the limit that the job would exceed if all jobs with claims had started."""
+        """Return the limit that would keep the job from starting after all jobs with claims have started.
+        Return None if there is no such limit.
+        """
         stopped = self._limits._stopped(job, self._now)
         return stopped or self._limits._over(job, self._now, self._claimed)

@@ -21,8 +21,8 @@ from wire.names import Reason
 
 
 class StartSearch:
-    """Finds nodes on which a waiting job may start now, or the reason why the job may not start. The search
-    does not change the state; only `find_overruling` drops backfill reservations.
+    """Finds nodes on which a waiting job may start now, or the reason why the job may not start. Only
+    `find_overruling` changes something: it drops backfill reservations.
 
     A job may not start on a node if one of these rules forbids the start. The rules are checked in this
     order.
@@ -41,7 +41,7 @@ class StartSearch:
         """True if backfilled jobs must leave free the resources that jobs with a deadline need."""
         self.shared: SharedReservations | None = None
         """The backfill reservations on nodes that this scheduler profile shares with other profiles. None if
-        this profile shares no nodes.
+        this profile shares neither nodes nor licences with another profile.
         """
 
     def barred(self, job: Job, now: float, *, for_deadlines: bool) -> Bools | None:
@@ -120,8 +120,9 @@ class StartSearch:
 
     def find_overruling(self, job: Job, barred: Bools | None, now: float) -> Placement | None:
         """Return the best placement of the job that delays no backfill reservation, except reservations of
-        jobs that this job could preempt after their start. If there is one, drop these reservations, so that
-        they are made again. Return None if there is none, or if there are no such reservations.
+        jobs that this job could preempt after their start. If there is such a placement, drop the
+        reservations of these jobs, so that the next cycle makes new ones. Return None if there is no such
+        placement, or if these jobs have no reservations.
 
         Example: a gang has reserved two idle nodes, and waits for a third one. A job with a higher priority,
         which may preempt the gang, starts on the idle nodes at once.
@@ -131,8 +132,8 @@ class StartSearch:
         return self.shared.find_overruling(job, self._overruled_by(job), barred, now)
 
     def _overruled_by(self, job: Job) -> Callable[[int], bool]:
-        """Return a function that returns whether `job` could preempt another waiting job (the argument) after
-        the start of the other job.
+        """Return a function that takes the id of another waiting job, and returns whether `job` could preempt
+        this other job after its start.
         """
         jobs, rules = self._state.jobs, self._state.quotas.rules
         reaches = [

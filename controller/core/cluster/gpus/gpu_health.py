@@ -37,7 +37,7 @@ class HealthAction(enum.Enum):
     """
 
     IGNORE = "ignore"
-    """Do nothing, because the Xid reports a routine action of the driver."""
+    """Do nothing. By default, this is the reaction to an Xid that reports a routine action of the driver."""
     BLAME = "blame"
     """The job caused the fault: the GPU stays in use, and the fault is shown with the failed job."""
     SUSPECT = "suspect"
@@ -112,7 +112,9 @@ class GpuHealthPolicy:
     xids: Mapping[int, HealthAction] = field(default_factory=dict)
     """Actions by Xid (an error number of the NVIDIA driver), which override XID_ACTIONS."""
     rules: Mapping[TroubleKind, HealthAction] = field(default_factory=lambda: READING_ACTIONS)
-    """The action for each kind of GPU reading that reaches its threshold."""
+    """The action for each kind of GPU reading that reaches its threshold. READING_ACTIONS applies to a kind
+    that is missing here.
+    """
     limits: ReadingLimits = ReadingLimits()
     reset: tuple[str, ...] = ()
     """The command that resets a GPU; the UUID of the GPU is appended. If it is empty, agents reset no GPU."""
@@ -147,8 +149,8 @@ class GpuCondition:
     why: str = ""
     needs: str = ""
     falls: int = 0
-    """The number of faults, failed checks and failed resets. It starts again after the GPU was OK for
-    FORGET_FAULTS_AFTER_S seconds.
+    """The number of faults, failed checks and failed resets, which decides the wait before the next check. It
+    starts again at 1 with the first fault after the GPU was OK for FORGET_FAULTS_AFTER_S seconds.
     """
     good: int = 0
     """The number of checks passed in a row."""
@@ -195,7 +197,8 @@ def left_in_service(old: GpuCondition, why: str, now: float) -> GpuCondition:
 
 def occupy(old: GpuCondition, why: str, now: float, policy: GpuHealthPolicy) -> GpuCondition:
     """Return the condition of a GPU that is in use by a process outside of any job. The GPU becomes SUSPECT,
-    unless its condition is already worse. The use does not count as a fault.
+    unless its health is already worse, or it needs a reset, reboot or resume. The use does not count as a
+    fault.
     """
     if _GRAVITY.index(old.health) > _GRAVITY.index(GpuHealth.SUSPECT) or old.needs:
         return old
@@ -207,7 +210,7 @@ def still_waits(old: GpuCondition, why: str, now: float, policy: GpuHealthPolicy
     a process outside of any job.
 
     A PROBING GPU becomes SUSPECT. The failed check is not a new fault, so the wait before the next check does
-    not grow.
+    not grow. The condition does not change if the GPU is OK or needs a reset, reboot or resume.
     """
     if old.ok or old.needs:
         return old
@@ -216,8 +219,8 @@ def still_waits(old: GpuCondition, why: str, now: float, policy: GpuHealthPolicy
 
 
 def check_now(old: GpuCondition, now: float) -> GpuCondition:
-    """Return the condition of a GPU with the next check due now. Call this when the cause of the fault may
-    have ended. The condition does not change if the GPU is OK or needs a reset, reboot or resume.
+    """Return the condition of a GPU whose next check is due now. Call this when the cause of its bad health
+    may be gone. The condition does not change if the GPU is OK or needs a reset, reboot or resume.
     """
     return old if old.ok or old.needs else replace(old, due=now)
 
@@ -252,8 +255,8 @@ def after_check(old: GpuCondition, ok: bool, why: str, now: float, policy: GpuHe
 
 
 def after_failed_reset(old: GpuCondition, why: str, now: float, policy: GpuHealthPolicy) -> GpuCondition:
-    """Return the condition after a failed reset. The agent tries the reset again; each failure lengthens the
-    wait before the next try.
+    """Return the condition of a GPU after a failed reset. The GPU still needs a reset, and each failure
+    lengthens the wait before the next reset. The condition does not change if no reset is needed any more.
     """
     if old.needs != "reset":
         return old
@@ -269,7 +272,9 @@ def probing(old: GpuCondition, now: float) -> GpuCondition:
 
 
 def cordoned(old: GpuCondition, why: str, now: float) -> GpuCondition:
-    """Return the condition after an operator cordoned the GPU: CORDONED until an operator resumes the GPU."""
+    """Return the condition of a GPU that an operator has cordoned: CORDONED until an operator resumes the
+    GPU.
+    """
     return replace(old, health=GpuHealth.CORDONED, why=why, needs="resume", good=0, since=now, due=0.0)
 
 
@@ -283,7 +288,7 @@ def _fallen(
 
 
 def resumed_by_operator(restored: GpuCondition, policy: GpuHealthPolicy) -> GpuCondition:
-    """Return the condition after an operator resumed the GPU. The GPU is OK after one more passed check.
+    """Return the condition of a GPU that an operator has resumed. The GPU is OK after one more passed check.
     `restored` is the result of `probing` for the GPU.
     """
     return replace(restored, good=max(0, policy.checks - 1), falls=max(1, restored.falls))

@@ -52,7 +52,7 @@ class GpuNeeds:
 
     def milli_of(self, kind: int) -> int:
         """Return how many thousandths the request takes of a GPU of the type `kind` (an index in
-        `NodeTable.gpu_types`).
+        `NodeTable.gpu_types`). Return UNSUITABLE if GPUs of this type do not suit the request.
         """
         return self.milli_each if self.milli_by_type is None else self.milli_by_type[kind]
 

@@ -47,7 +47,7 @@ MAX_REQUESTS = 512
 """Only this many requests, the most frequent ones, are used. All others are too rare to matter."""
 
 HALVE_AT = 20_000
-"""When this many jobs are counted, all counts are halved, so that old requests count less."""
+"""When at least this many jobs are counted, all counts are halved, so that old requests count less."""
 REVALUE_EVERY = 10_000
 FORGET_BELOW = 0.5
 
@@ -63,8 +63,8 @@ def request_size(part: PerNodeRequest) -> Size:
 
 
 class DemandStats:
-    """Counts how often each request was submitted. `version` grows when the counts have changed enough to
-    compute the values of GPUs (GpuValue) again.
+    """Counts how often each request was submitted. When `version` grows, the counts have changed so much that
+    the values of GPUs (GpuValue) must be computed again.
     """
 
     def __init__(self) -> None:
@@ -165,9 +165,9 @@ class GpuValue:
         return np.add.reduce(self._can_host[free], axis=1), np.add.reduce(self._offers[free], axis=1)
 
     def _curves_of(self, asked: dict[PerNodeRequest, float]) -> Floats:
-        """Return the curves: the fraction of the free GPUs that the submitted requests could use with a given
-        amount of free CPU or memory. The array is by resource, GPU model, request size and grid point. The
-        docstring of the module describes these curves.
+        """Return the curves that the docstring of the module describes, as an array by resource (CPU,
+        memory), GPU model, request size and grid point. A curve contains the weighted fraction of free GPUs
+        that the submitted requests could use with the CPU or memory of each grid point.
         """
         columns = self._columns
         models = max(1, len(columns.models))
