@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from controller.sim.simulation import Simulation
 
 SILENCE = 0
-"""The rank of the callbacks that tell the engine about a silent node. It equals the rank of agents' reports
-(REPORT).
+"""The rank (order among callbacks with the same time) of the callbacks that tell the engine that a node has
+had no connection for too long. It equals REPORT, the rank of agents' reports.
 """
 
 
@@ -30,8 +30,9 @@ class LostNodes:
     3. `connect`: the engine gets the hello of the agent, with the status of each attempt that the agent has.
        After a crash the agent has no attempts, and the host has another boot id.
 
-    Example: gpu01 crashes at 10:00. At 10:01 it is down. A job with --on-node-lost requeue-after-lease and a
-    lease of 5 minutes is queued again at 10:06 (after lease, grace and margin). At 11:00 gpu01 connects.
+    Example: gpu01 crashes at 10:00. At 10:01 it is down. A job with --on-node-lost requeue-after-lease is
+    queued again at 10:06: after its lease of 5 minutes, its grace time of 30 s before SIGKILL, and a margin
+    of 30 s. At 11:00 gpu01 connects.
     """
 
     def __init__(self, simulation: Simulation) -> None:

@@ -32,8 +32,9 @@ class Figures:
     to the last end. If the cluster has no GPUs or no job requested one, CPU-seconds are used.
     """
     fragmentation: float
-    """Fraction of the capacity (in GPU-seconds, as for `utilisation`) that was idle while at least one job
-    waited. These resources were too few or too scattered for the waiting jobs, or were reserved."""
+    """Idle fraction of the capacity (in GPU-seconds, as for `utilisation`) during the times at which at least
+    one job waited. The idle resources were too few or too scattered for the waiting jobs, or were reserved.
+    """
     makespan_s: float
     """Time from the first submit to the last end."""
     fairness: float

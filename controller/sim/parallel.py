@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 Progress = Callable[[int], None]
 Work = Callable[[Task, Progress], Result]
 """A function that runs a task. It must be a module-level function, because the child process imports it by
-name. Its second argument is a function, which it calls with a number to report its progress.
+name. It reports its progress by calling its second argument with a number.
 """
 
 # Start processes with spawn, because a forked child would inherit the open files of this process, and locks
@@ -55,7 +55,7 @@ def run_in_processes(
        tasks. Send each process one task.
     2. Receive messages from the processes: a number is progress, `_Done` contains the result, and a string is
        an error.
-    3. When a process has sent its result, start a process for the next task.
+    3. When a process has sent its result, start a new process for the next task.
     4. At the end, also after an error, kill the processes that still run.
     """
     waiting = list(tasks.items())[::-1]

@@ -39,8 +39,8 @@ Progress = Callable[[int], None]
 _OFTEN = 500
 _ALL = 1_000_000
 SHORTEST_STEP_S, LONGEST_STEP_S, STEPS = 1.0, 1_800.0, 500
-"""The causes of idle GPUs are sampled at STEPS times between the first and the last submit. Two samples are
-at least SHORTEST_STEP_S and at most LONGEST_STEP_S seconds apart.
+"""The causes of idle GPUs are sampled at about STEPS times between the first and the last submit. The time
+between two samples is at least SHORTEST_STEP_S and at most LONGEST_STEP_S.
 """
 PREDICTED = "+predicted"
 """Suffix of the name of a policy in which backfill uses predicted run times instead of time limits."""
@@ -77,8 +77,8 @@ class Policy:
 
 
 def policy_of(name: str, config: Config) -> Policy:
-    """Return the policy with this name. The name is that of a built-in policy, or the path of a
-    scheduler.toml.
+    """Return the policy with this name: the name of a built-in policy, or the path of a scheduler.toml. The
+    suffix PREDICTED may follow. Raise SimulationRefused for an unknown name.
 
     A built-in policy changes only some settings; `config` has the other settings.
     """
@@ -137,8 +137,9 @@ def with_depth(policy: Policy, depth: int) -> Policy:
 
 
 def with_slices(policy: Policy, slice_s: float) -> Policy:
-    """Return a policy in which jobs that can save their state take turns after `slice_s` seconds. Return the
-    policy unchanged if its order cannot compare running jobs with waiting jobs.
+    """Return a policy in which a running job that can save its state may give way to a waiting job after
+    `slice_s` seconds. Return the policy unchanged if its queue order cannot compare running jobs with waiting
+    jobs.
     """
     if service_order(build_pipeline(policy.config).order) is None:
         return policy
@@ -317,8 +318,8 @@ def _row(job: SimulatedJob) -> JobTimes:
 
 
 def simulate(task: RunTask, progress: Progress | None = None) -> tuple[Simulation, SimulatedJobs, StoryRun]:
-    """Simulate the job log of the task until no event is left. Return the simulation, the results of all
-    jobs, and the story with the outcomes of its commands.
+    """Simulate the job log of the task to the end. Return the simulation, the results of all jobs of the log,
+    and the story with the outcomes of its commands.
     """
     pipeline = build_pipeline(task.policy.config)
     records = SimulatedJobs()
@@ -336,7 +337,8 @@ def simulate(task: RunTask, progress: Progress | None = None) -> tuple[Simulatio
     records.by_job = {job: each for job, each in records.by_job.items() if job in simulation.trace_jobs}
     for number, record in records.by_job.items():
         record.number = simulation.trace_jobs[number].number
-        # The events contain the work that was not saved. Only the simulation knows the start overhead.
+        # Add the start overhead that was spent again, because the events contain only the work that was not
+        # saved.
         record.lost_gpu_s += record.gpus * simulation.repeated_overhead_s.get(number, 0.0)
     return simulation, records, story
 
@@ -355,7 +357,9 @@ def _simulation(task: RunTask, pipeline: Pipeline, records: SimulatedJobs) -> Si
 
 
 def with_exact_estimate(work: TraceJob) -> TraceJob:
-    """Return the same job with its actual run time, including its start overhead, as its time limit."""
+    """Return the same job with its actual run time, including its start overhead, as its time limit. If its
+    old time limit is shorter, the job keeps this limit, and runs until this limit.
+    """
     limit, overhead = work.spec.time_limit_s, work.start_overhead_s
     held = overhead + work.runtime_s if limit is None else min(overhead + work.runtime_s, limit)
     runtime = max(0.0, held - overhead)

@@ -133,14 +133,15 @@ class Simulation:
             self.refused.append((work, reply))
 
     def _planned_run(self, job: int) -> PlannedRun:
-        """Return the run time, the exit code and the checkpoint interval of the job's next attempt. A replica
-        of a service, which is not in the log, runs until it is stopped.
+        """Return the plan of the job's next attempt, such as its run time and its exit code. A replica of a
+        service, which is not in the log, runs until it is stopped.
         """
         return self.planned_runs.get(job, _ENDLESS)
 
     def _reply_to_submit(self, work: TraceJob) -> Reply:
         """Submit a job of the log and return the engine's reply. In the dependencies of the job, job numbers
-        of the log are replaced by the ids that the engine has given to these jobs.
+        of the log are replaced by the ids that the engine has given to these jobs. If one of these jobs was
+        refused, return a Refusal.
         """
         spec = work.spec
         if spec.after:
@@ -246,8 +247,9 @@ class Simulation:
         )
 
     def subtract_saved_work(self, status: AttemptStatus) -> None:
-        """Subtract the work that this attempt has saved in a checkpoint from the run time of the next
-        attempt."""
+        """If this attempt has ended with a checkpoint, subtract the saved work from the run time of the next
+        attempt.
+        """
         key = status.job, status.attempt
         ended = status.ended_at is not None
         if not ended or status.checkpoint is None or status.started_at is None or key in self._saved:

@@ -27,7 +27,8 @@ class TraceJob:
     checkpoints."""
     start_overhead_s: float = 0.0
     """Seconds at the beginning of each attempt in which the job does no work, because it loads its program
-    and its checkpoint. They are added to `runtime_s`."""
+    and its checkpoint. An attempt takes these seconds plus `runtime_s`.
+    """
 
     @property
     def count(self) -> int:

@@ -35,8 +35,8 @@ class JobLog:
     """A message for each unknown column."""
 
     def work(self, cluster: Cluster, reading: SwfOptions) -> tuple[list[TraceJob], Counter[str]]:
-        """Return the jobs to simulate, in submit order, and, for an SWF log, how many jobs were left out for
-        each reason.
+        """Return the jobs to simulate on this cluster, in submit order. For an SWF log, also return how many
+        jobs were left out for each reason; no jobs of other logs are left out.
         """
         if self.table and cluster.core_milli != CORE:
             message = "a pool of this size is only for SWF logs; other logs request parts of a core"

@@ -18,8 +18,9 @@ _GLANCE = 1 << 12
 
 
 class LogRefused(SimulationRefused):
-    """Raised if a log cannot be used. The message names the file, the line and the reason; `hint` is the
-    remedy."""
+    """Raised if a log cannot be used. The message names the file and the reason, and the line if one line is
+    the reason; `hint` is the remedy.
+    """
 
     def __init__(self, where: str, message: str, hint: str = "", line: int | None = None) -> None:
         super().__init__(f"{where}: {message}" if line is None else f"{where}: line {line}: {message}", hint)
@@ -36,7 +37,7 @@ class LogFormat(enum.Enum):
 class LogFile:
     """A job log that is open for reading. Iteration yields the number and the text of each line.
 
-    The reader of the log calls broken() for a line that is invalid.
+    The code that parses the lines calls broken() for each invalid line.
     """
 
     def __init__(self, path: Path, *, skip_bad: bool = False) -> None:

@@ -36,7 +36,9 @@ class Sc15Simulation(Simulation):
             super().schedule(self.now + seconds, _AT_LIMIT, ending)
 
     def step(self) -> bool:
-        """Run the next event, and then a scheduling cycle. Return False if no event is left."""
+        """Run the next event, and then a scheduling cycle. After the end of a job at its time limit, run no
+        cycle. Return False if no event is left.
+        """
         if not self._heap:
             return False
         self.now, rank, _, callback = heapq.heappop(self._heap)

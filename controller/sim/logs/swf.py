@@ -1,7 +1,7 @@
 """Reads the Standard Workload Format (SWF): 18 numbers per line, where -1 means unknown.
 
 The fields of a job
-- run time: the smaller of fields 4 and 9
+- run time: the smaller of fields 4 and 9, or field 4 if field 9 is unknown
 - estimate: field 9, or field 4 if field 9 is unknown
 - size: field 8, or field 5 if field 8 is unknown
 
@@ -23,7 +23,9 @@ from controller.sim.logs.log_file import LogFile
 
 FIELDS = 18
 LONGEST_S = 10 * 365 * 86_400.0
-"""The longest time limit of a job, in seconds. Longer estimates are reduced to this value."""
+"""The longest estimate (time limit) of a job, in seconds. Longer estimates are reduced to this value, but not
+below the run time of the job.
+"""
 _PROCESSORS = re.compile(r";\s*Max(Procs|Nodes)\s*:\s*(\d{1,9})\b", re.IGNORECASE)
 _NUMBER = re.compile(r"[+-]?(\d{1,15}\.?\d{0,15}|\.\d{1,15})(e[+-]?\d{1,2})?", re.IGNORECASE | re.ASCII)
 _WHOLE = (0, 4, 7, 11)
@@ -47,7 +49,7 @@ class SwfFilter(enum.StrEnum):
     SC15 = "sc15"
     """The filter that was used for the tables of a paper at SC'15. It leaves out jobs that ran for 0 s or
     longer than their estimate, had no allocated processors, were too large for the machine, or were submitted
-    at time 0.
+    at time 0. It also leaves out jobs for which one of these values is unknown.
     """
 
 

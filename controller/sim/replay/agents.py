@@ -248,7 +248,9 @@ class RecordedAgents:
             self._clock.at(started_at + limit, partial(self._reach_limit, key, started_at))
 
     def _reach_limit(self, key: Key, started_at: float) -> None:
-        """End the attempt, unless its time limit was extended."""
+        """End the attempt at its time limit. If the limit was extended, schedule this method again for the
+        new limit.
+        """
         at = started_at + self._limits[key]
         if at > self._clock.now:
             self._clock.at(at, partial(self._reach_limit, key, started_at))

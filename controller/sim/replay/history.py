@@ -54,7 +54,7 @@ class Mark(enum.Enum):
 @dataclass(frozen=True, slots=True)
 class HistoryStep:
     """A step of a replay. `what` is a Mark (such as a scheduling cycle), or the class of the input that
-    caused the journal entry `event`.
+    caused the journal entry `event`. `event` is None for a cycle that changed nothing.
     """
 
     at: float

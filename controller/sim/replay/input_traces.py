@@ -332,7 +332,8 @@ WAYS: Mapping[type[Any], tuple[InputTrace, ...] | InternalInput] = {
         # Do not limit the number of tokens, because the controller accepted the token.
         InputTrace(TokenCreated, lambda event, _: access_inputs.CreateToken(event.token, 1 << 30)),
     ),
-    # The removal of a token that expired long ago is a consequence of the next CreateToken.
+    # Leave out tokens that the controller revoked, because CreateToken also removes tokens that expired long
+    # ago.
     access_inputs.RevokeToken: (InputTrace(TokenRevoked, shows=lambda event, _: event.by != BY_CONTROLLER),),
     policy_inputs.RestartService: (InputTrace(ServiceRestarted),),
     policy_inputs.ScaleService: (InputTrace(ServiceScaled),),
@@ -358,8 +359,9 @@ WAYS: Mapping[type[Any], tuple[InputTrace, ...] | InternalInput] = {
     controller_inputs.ControllerStarted: InternalInput(_restarted),
     controller_inputs.Tick: InternalInput(_by_cycle),
 }
-"""For each kind of input, the events that prove its arrival. If there are none (an empty tuple), a replay
-does not repeat the input."""
+"""For each kind of input that a user or an agent sends: the events that prove its arrival. A replay does not
+repeat an input with an empty tuple. For an input that the controller makes itself: an InternalInput.
+"""
 
 FOLLOW: frozenset[type[Any]] = frozenset(
     {
@@ -388,7 +390,9 @@ FOLLOW: frozenset[type[Any]] = frozenset(
         HoursChanged,
     }
 )
-"""Kinds of events that are always a consequence of an input or of a scheduling cycle."""
+"""Kinds of events that never prove the arrival of an input. Each is a consequence of another input or of a
+scheduling cycle.
+"""
 
 _TRACES: dict[type[Any], list[tuple[type[Any], InputTrace]]] = {}
 for _kind, _way in WAYS.items():

@@ -37,7 +37,8 @@ class RecordedRun:
     """Seconds from placement to the start of the processes."""
     run_s: float = NEVER
     """Run time in seconds. It is infinite for a cancelled attempt, because the replay repeats the recorded
-    cancel."""
+    cancel, and for a job that was never placed.
+    """
     stop_s: float = 0.0
     """Seconds from a stop order to the end of the processes."""
     code: int | None = 0
@@ -112,8 +113,8 @@ class RunRecorder:
     }
 
     def _last_run(self) -> RecordedRun | None:
-        """Return the run of the attempt that has just ended. The run is endless if a user cancelled the
-        attempt. Return None if the attempt was lost, or was stopped for another reason.
+        """Return the run of the attempt that has just ended. If a user cancelled the attempt, the run time in
+        the result is infinite. Return None if the attempt was lost, or was stopped for another reason.
         """
         last = self._first_failure
         if self.placed_at is None or last is None or self._exited_at is None or last.why.startswith(LOST):
@@ -137,8 +138,9 @@ class RunRecorder:
         return self.placed_at if self._started_at is None else self._started_at
 
     def known(self, until: float) -> tuple[RecordedRun, ...]:
-        """Return the run time of each of the job's attempts, and how it ended, as far as the journal shows
-        this. The result has at least one entry. `until` is the time of the last journal entry.
+        """Return the runs of the job's attempts, without attempts that were stopped or lost. If no run
+        remains, return one run with the run time that the journal shows; it is infinite if the job was never
+        placed. `until` is the time of the last journal entry.
         """
         if self.runs:
             return tuple(self.runs)

@@ -130,8 +130,8 @@ class Replay:
             self._agents.predict(job)
 
     def _count_silence(self, event: NodeWentAway) -> None:
-        """Schedule the inputs NodeSilent for a node that has lost its connection. The inputs mark the node as
-        down, and later its jobs as lost. If the node connects again first, the inputs are not sent.
+        """Schedule the inputs NodeSilent for a node that has lost its connection. The engine then marks the
+        node as down, and later its jobs as lost. If the node connects again first, the inputs are not sent.
         """
         state, losses = self.engine.state, self._pipeline.losses
         for silent_s in silence_limits(state, state.nodes.by_name[event.node], losses):
@@ -153,8 +153,9 @@ class Replay:
         self._tell(controller_inputs.ControllerStarted(connected))
 
     def _report(self, given: Input) -> None:
-        """Pass a report of an agent to the engine. One scheduling cycle follows after all inputs with the
-        same time."""
+        """Pass a report of an agent to the engine. After all reports with the same time, one scheduling cycle
+        follows.
+        """
         self._tell(given)
         if not self._cycle_comes:
             self._cycle_comes = True

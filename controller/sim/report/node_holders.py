@@ -15,12 +15,13 @@ from controller.sim.report.page_elements import details, of_several, section, ta
 from controller.sim.report.run import ReportRun, TimeSpan
 
 LISTED, NODES = 15, 300
-"""The greatest number of rows in the table of waits, and in the table of nodes."""
+"""The greatest number of jobs of one run in the table of waits, and of nodes in the table of nodes."""
 
 
 def gantt_section(runs: Sequence[ReportRun], charts: Sequence[Gantt]) -> Markup:
-    """Return the section with the Gantt chart, which the script draws, and a table for browsers without
-    scripts."""
+    """Return the section with the Gantt chart, which the script of the report draws, and with a table of the
+    attempts and the utilisation of each node.
+    """
     notes = [
         note for run, chart in zip(runs, charts, strict=True) for note in _left_out(run, chart, len(runs))
     ]
@@ -83,7 +84,7 @@ def _node_table(runs: Sequence[ReportRun]) -> Markup:
 
 
 def waits_section(runs: Sequence[ReportRun], span: TimeSpan) -> Markup:
-    """Return the section with the table of the longest waits; empty if no job waited."""
+    """Return the section with the table of the longest waits; empty if no job waited at least one second."""
     rows = [
         [
             str(run.number(record)),

@@ -55,7 +55,9 @@ class ReportRun:
 
     @cached_property
     def capacity(self) -> float:
-        """Return the number of units (GPUs or processors) in the cluster."""
+        """Return the number of units (GPUs or processors) in the cluster, with all nodes that existed at any
+        time.
+        """
         return self.cluster.gpus if self.by_gpu else self.cluster.cpu_milli / self.cluster.core_milli
 
     def size(self, record: SimulatedJob) -> float:
@@ -104,8 +106,9 @@ class ReportRun:
 
     @property
     def utilisation(self) -> float:
-        """Return the mean fraction of the cluster's GPUs or processors that jobs held, from the first submit
-        to the last end."""
+        """Return the mean fraction of the cluster's GPUs or processors that jobs held, from `begin_s` to
+        `end_s`.
+        """
         changes = [
             (each.at_s, each.gpus if self.by_gpu else each.cpu_milli / self.cluster.core_milli)
             for each in self.capacity_changes
@@ -136,8 +139,8 @@ class TimeSpan:
 
 
 def span_of(runs: Sequence[ReportRun]) -> TimeSpan:
-    """Return the time from the first submit to the last end in any of the runs. If this is more than two
-    days, begin at the midnight before the first submit.
+    """Return the time from the first submit to the last submit, start or end in any of the runs. If this is
+    more than two days, begin at the midnight (UTC) before the first submit.
     """
     begin = min((run.begin_s for run in runs if run.records), default=0.0)
     end = max((run.end_s for run in runs if run.records), default=0.0)

@@ -28,7 +28,7 @@ from wire.text import duration
 
 TILES = ("utilisation", "mean_wait_s", "p95_wait_s", "avebsld", "makespan_s")
 USERS, LISTED = 12, 300
-"""The greatest number of users in the chart of waits, and in its table."""
+"""The greatest number of users of one run in the chart of waits, and in the table below the chart."""
 
 
 def tiles(run: ReportRun) -> Markup:
@@ -46,7 +46,9 @@ def tiles(run: ReportRun) -> Markup:
 
 
 def figures_section(runs: Sequence[ReportRun]) -> Markup:
-    """Return the section with a table of all figures of every run. The best value of each figure is bold."""
+    """Return the section with a table of all figures of every run. If the values of a figure differ between
+    runs, the best value is bold.
+    """
     keys = dict.fromkeys(key for run in runs for key in run.figures)
     rows = [[figure_name(key), *(_figure(runs, run, key) for run in runs)] for key in keys]
     return section(

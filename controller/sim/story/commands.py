@@ -45,7 +45,7 @@ class StoryCommand(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Give:
-    """A command that is one input of the engine, such as a change of a tenant."""
+    """A command that passes one input to the engine, such as SetShare."""
 
     given: Input
 

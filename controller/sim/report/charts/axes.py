@@ -43,8 +43,8 @@ class Scale:
 
 
 def bend_waits(seconds: float) -> float:
-    """Return the position of a wait on the axis of waits, before it is scaled to coordinates. The axis is
-    logarithmic above about ten seconds. The wait 0 has the position 0.
+    """Return a number that grows with the wait, as the function `bend` of a Scale that shows waits. The
+    number is 0 for the wait 0, and grows logarithmically above about ten seconds.
     """
     return math.log10(1 + seconds / 10)
 
@@ -78,7 +78,9 @@ def moment_text(seconds: float, span: TimeSpan) -> str:
 
 
 def wait_ticks(most: float) -> list[Tick]:
-    """Return ticks of the axis of waits at round waits, up to the longest wait `most`."""
+    """Return the ticks of an axis that shows waits: at the times in WAITS, such as 1 minute and 1 hour, up to
+    the longest wait `most` in seconds.
+    """
     return [(wait, "0" if not wait else _round(wait)) for wait in WAITS if wait <= most]
 
 
@@ -102,7 +104,8 @@ def _nice(value: float) -> float:
 
 def decades(most: float) -> list[Tick]:
     """Return ticks at 1, 10, 100, 1k and so on, up to at least `most`. If `most` is at most 100, also return
-    ticks at 2, 5, 20 and 50."""
+    the ticks at 2, 5, 20 and 50 that fit between these.
+    """
     powers = max(1, math.ceil(math.log10(max(most, 1.0)) - 1e-9))
     steps = (1, 2, 5) if powers <= 2 else (1,)
     values = [step * 10**power for power in range(powers) for step in steps] + [10**powers]

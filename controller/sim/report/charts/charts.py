@@ -127,8 +127,8 @@ class SpreadRow:
 def spreads(title: str, description: str, rows: Sequence[SpreadRow]) -> Markup:
     """Draw the percentiles of waits in a chart with one row per group of jobs.
 
-    A thin line goes from the 5th to the 95th percentile, a thick line from the 25th to the 75th. A dot shows
-    the median.
+    A thin line goes from the 5th to the 95th percentile, a thick line from the 25th to the 75th. A dot and a
+    number show the median.
     """
     line = 11.0 if all(len(row.spreads) <= 1 for row in rows) else 13.0
     heights = [line * max(len(row.spreads), 1) + 11.0 for row in rows]

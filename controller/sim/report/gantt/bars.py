@@ -1,5 +1,6 @@
-"""Rows and bars of a Gantt chart. A row (track) is a GPU or a node without GPUs, and a bar is a job on a
-row."""
+"""Rows and bars of a Gantt chart. A row (track) is one GPU, or all processors of a node. A bar is a job on
+one row or on neighbouring rows.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ line per core, up to this height.
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """A row of the Gantt chart: one GPU, or, in a report that counts processors, all cores of a node.
-    `height` is in lines of text.
+    """A row of the Gantt chart: one GPU, or all cores of a node in a report that counts processors. `height`
+    is in lines of text.
     """
 
     key: str
