@@ -78,8 +78,8 @@ class UserTurns:
             async with asyncio.timeout(self._wait_s):
                 await turn
         except BaseException as error:
-            # Give the turn to the next request, because the request got its turn at the same moment as the
-            # timeout or the cancellation.
+            # Give the turn to the next request, because this request got the turn at the same moment as the
+            # timeout or the cancellation, and is not served.
             if turn.done() and not turn.cancelled():
                 self._free += 1
                 self._give()

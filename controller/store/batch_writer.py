@@ -25,7 +25,9 @@ class BatchColumns:
 
     entries: list[Record]
     sealed: int | None
-    """The number in the batch's last JournalSealed entry; None if the batch has no such entry."""
+    """The number of the last journal entry to delete, from the last JournalSealed entry of the batch; None if
+    the batch has no such entry.
+    """
     new_jobs: list[Record]
     """All columns of the jobs whose rows have a spec."""
     changed_jobs: list[Record]

@@ -20,8 +20,9 @@ class StoreRefused(StoreFailure):
 
 
 class StoreUnavailable(StoreFailure):
-    """Raised if the store cannot be written now, but may become writable again without an action of an
-    operator."""
+    """Raised if the store cannot be written now. The store may become writable again without an action of an
+    operator.
+    """
 
     trouble = "held up"
     adrift = False

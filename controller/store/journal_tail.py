@@ -47,7 +47,7 @@ def find_head(place: Backend, connection: Connection, start: Head) -> Head:
 
 @contextmanager
 def _transaction(connection: Connection) -> Iterator[None]:
-    """The open transaction of the connection, or a new one."""
+    """Context manager that uses the open transaction of the connection, or begins a new one."""
     if connection.in_transaction():
         yield
     else:

@@ -13,7 +13,9 @@ from controller.store import records, tables
 from controller.store.maintenance import retention
 
 SKIPPED = "skipped_numbers"
-"""The name of the row of `meta` with the first id and the first attempt number after an accepted loss."""
+"""The name of the row of `meta` with the first job id and the first attempt number that may be given after an
+accepted loss of journal entries.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,8 @@ def load(connection: Connection, keep: int, meta: Mapping[str, str]) -> Loaded:
 
 
 def read_skipped(connection: Connection) -> SkippedNumbers:
-    """Return the ids and attempt numbers that are not given again after an accepted loss."""
+    """Return the first job id and the first attempt number that may be given after an accepted loss of
+    journal entries; NONE_SKIPPED if no loss was accepted.
+    """
     found = connection.scalar(select(tables.meta.c.value).where(tables.meta.c.name == SKIPPED))
     return SkippedNumbers(*map(int, found.split())) if found else NONE_SKIPPED

@@ -57,8 +57,9 @@ def migrate(
     connection: Connection, where: str, prove: Callable[[Connection], None] = lambda _connection: None
 ) -> None:
     """Create the tables and the id of a new store, or run all missing migrations in an older store, in one
-    transaction. Raise StoreRefused for the database of another program. `prove` is called first in the
-    transaction; it raises an error if another controller has become the leader.
+    transaction. Raise StoreRefused for the database of another program or of a newer version of Corral.
+    `prove` is called first in the transaction; it raises an error if another controller has become the
+    leader.
     """
     with connection.begin():
         prove(connection)

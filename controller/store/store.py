@@ -40,8 +40,8 @@ class Store(StoreLeadership):
 
     @classmethod
     def open(cls, url: str, *, keep: int = 1_000, memory: Path | None = None) -> Self:
-        """Lock the store at this URL for this process, migrate its tables, and check the store. Raise
-        StoreRefused if another controller uses the store.
+        """Lock the store at this URL for this process (on PostgreSQL: become the leader), migrate its tables,
+        and check the store. Raise StoreRefused if another controller has the lock or leads.
 
         `keep` is the number of ended jobs that load() returns. A missing SQLite file is created. `memory` is
         the file in which this host remembers the newest journal entry of a store on PostgreSQL.

@@ -66,7 +66,7 @@ class JobCounters:
     waits: dict[str, Histogram] = field(default_factory=dict)
 
     def observe(self, state: State, event: JobPlaced | JobPreempted | JobEnded) -> None:
-        """Count an event about a job. Events of jobs that are not in the state `state` are not counted."""
+        """Count an event about a job. Ignore the event if `state` does not contain the job."""
         job = state.jobs.get(event.job)
         if job is None:
             return

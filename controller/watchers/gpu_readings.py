@@ -135,7 +135,8 @@ class GpuHealthWatch:
 
     def lasting(self, node: str, uuid: str, now: float) -> str:
         """Return a text about a condition of a GPU that still lasts, such as a slowdown; "" if there is none.
-        While a condition lasts, a health check of the GPU counts as failed.
+        Conditions whose action is "ignore" are left out. While a condition lasts, a health check of the GPU
+        counts as failed.
         """
         gpus = self._gpus.get(node, {})
         if uuid not in gpus:

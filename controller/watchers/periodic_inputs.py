@@ -11,8 +11,8 @@ from controller.store.errors import StoreUnavailable
 
 
 class PeriodicInputs:
-    """Calls `find` every `every_s` seconds, and passes the inputs that `find` returns to the engine with
-    `tell`. If `every_s` is 0, `find` is not called.
+    """Calls the function `find` every `every_s` seconds. Passes the inputs that `find` returns to the engine,
+    with the function `tell`. If `every_s` is 0, `find` is not called.
 
     If `find` raises StoreUnavailable because the store cannot be written, nothing is passed. Other errors are
     logged by the logger `corral.NAME`. In both cases, `find` is called again after `every_s` seconds.
@@ -44,7 +44,7 @@ class PeriodicInputs:
             self.open()
 
     def close(self) -> None:
-        """Stop calling `find`."""
+        """Cancel the task that calls `find`. A call that has begun is cancelled too."""
         if self._task is not None:
             self._task.cancel()
 

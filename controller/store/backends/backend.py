@@ -22,7 +22,8 @@ Insert = sqlite.Insert | postgresql.Insert
 class Backend(Protocol):
     """A database that holds a store: a SQLite file or a database on a PostgreSQL server.
 
-    `open` takes a lock, so that only one controller at a time uses the store.
+    `open` takes a lock on the file, or the lease of the leader, so that only one controller at a time writes
+    to the store.
     """
 
     engine: Engine
@@ -38,27 +39,30 @@ class Backend(Protocol):
         ...
 
     def open(self) -> Connection:
-        """Lock the store for this controller and connect for writing.
+        """Take the lock or the lease of the store for this controller, and connect for writing.
 
-        Raise StoreRefused if another controller has the lock. The error names the process of that controller.
+        Raise StoreRefused if another controller has the lock or the lease. The error names the process of
+        that controller.
         """
         ...
 
     def try_open(self) -> Connection | None:
         """Connect for writing if no other controller leads; return None if another one leads. Raise
-        DBAPIError if the database does not answer, and StoreRefused if the store can have only one
-        controller.
+        DBAPIError if the database does not answer. If the store can have only one controller, do the same as
+        `open`.
         """
         ...
 
     def reopen(self) -> Connection:
-        """Connect for writing again after a lost connection. Raise StoreRefused if another controller
-        leads.
+        """Connect for writing again after a lost connection. Raise StoreRefused if another controller has led
+        since then.
         """
         ...
 
     def check_lease(self) -> None:
-        """Raise StoreAway if this controller must not write any more because its lease was not renewed."""
+        """Raise StoreAway if this controller must not write any more, because its lease was not renewed in
+        time.
+        """
         ...
 
     def prove(self, transaction: Connection) -> None:
@@ -80,23 +84,28 @@ class Backend(Protocol):
         ...
 
     def quick_check(self, connection: Connection) -> list[str]:
-        """Check the structure of the database for a few seconds, and return the errors."""
+        """Check the structure of the database, and return the errors. Return an empty list if the check would
+        take more than some seconds, or if the database is on a PostgreSQL server.
+        """
         ...
 
     def full_check(self, connection: Connection) -> list[str]:
-        """Check the structure of the whole database, and return the errors."""
+        """Check the structure of the whole database, and return the errors. Return an empty list for a
+        PostgreSQL server.
+        """
         ...
 
     def settle(self, connection: Connection, head: Head) -> None:
-        """Raise StoreBroken if the journal entry that was acknowledged last is missing in the database.
-        `head` is the newest entry in the database. The controller calls this as the last check of the store
-        when it starts.
+        """Raise StoreBroken or StoreRefused if the journal entry that was acknowledged last is missing in the
+        database. `head` is the newest entry in the database. This is the last check of the store when a
+        controller starts or becomes the leader.
         """
         ...
 
     def acknowledge(self, head: Head) -> None:
         """Record that all journal entries up to `head` are durable. Raise StoreBroken if the database file
-        was replaced."""
+        was moved, deleted or replaced.
+        """
         ...
 
     def damaged(self, what: str) -> StoreFailure:
@@ -110,5 +119,7 @@ class Backend(Protocol):
         ...
 
     def backup(self, connection: Connection, path: Path) -> None:
-        """Write a consistent copy of the database. Commits can continue during the copy."""
+        """Write a consistent copy of the database to the file `path`. Commits can continue during the copy.
+        Raise StoreRefused for a PostgreSQL server, which has backups of its own.
+        """
         ...

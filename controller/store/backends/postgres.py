@@ -29,11 +29,11 @@ from controller.store.leader.remembered import HeadMemory, is_lost
 from controller.store.tables import journal
 
 WAIT_S = 0.2
-"""Seconds between two looks at the lease of another controller."""
+"""Seconds between two checks of another controller's lease."""
 DISK_FULL = "53100"
 PASSING = ("25006", "25P03", "55P03")
-"""The error codes (SQLSTATE) of failures that may pass: a write to a standby server or to a server in
-read-only mode, a transaction that was left open too long, and a lock that was not free in time.
+"""The error codes (SQLSTATE) of failures that can end without an operator: a write to a standby server or to
+a server in read-only mode, a transaction that was left open too long, and a lock that was not free in time.
 """
 
 
@@ -41,7 +41,7 @@ class PostgresServer:
     """A database on a PostgreSQL server. The server itself makes commits durable (fsync, write-ahead log).
 
     One controller leads and writes (leader/lease.py). The others follow. `memory` is the file with the newest
-    journal entry that this host has seen; None: the host remembers none.
+    journal entry that this host has seen; None if this host keeps no such file.
     """
 
     def __init__(self, url: URL, memory: Path | None = None) -> None:
@@ -62,8 +62,8 @@ class PostgresServer:
             "keepalives_count": 3,
             "tcp_user_timeout": 15_000,
             "application_name": f"{session_name(holder)} since {since}",
-            # A pooler in transaction mode gives each transaction another session of the server, which does
-            # not know the statements that were prepared in an earlier one.
+            # Do not prepare statements on the server, because a pooler in transaction mode may give each
+            # transaction another session, which does not know statements of earlier sessions.
             "prepare_threshold": None,
         }
         url = url.set(drivername="postgresql+psycopg")
@@ -92,8 +92,9 @@ class PostgresServer:
         return self._lease
 
     def open(self) -> Connection:
-        """Lead, and connect for writing. If the controller that led before has ended without a release, wait
-        for the end of its lease, which a running controller renews meanwhile.
+        """Become the leader, and connect for writing. If another controller holds the lease, wait for the end
+        of the lease. Raise StoreRefused if that controller renews the lease meanwhile, because the controller
+        then still runs.
         """
         before = self._lease.leader() if self._made() else None
         deadline = time.monotonic() + LEASE_S + 1

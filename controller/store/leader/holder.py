@@ -40,7 +40,7 @@ def pid_and_host(holder: str) -> tuple[int, str]:
 
 def has_ended(holder: str) -> bool:
     """Return whether the process certainly does not run any more. False for a process on another host, or in
-    another pid namespace, because its end cannot be seen from here.
+    another pid namespace, because this process cannot see whether such a process runs.
     """
     words = holder.split()
     if len(words) != 7 or words[4] != _place() or not words[1].isdigit():

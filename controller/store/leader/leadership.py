@@ -35,7 +35,7 @@ class StoreLeadership(StoreQueries):
     `leading` is False in the others, until `try_lead` succeeds.
 
     Invariant: each transaction that writes begins with the proof that this controller leads (`_proven`).
-    After a failure with which it is unknown what the database contains, all writes fail until resume() has
+    After a failure that leaves unknown what the database contains, all writes fail until resume() has
     succeeded.
     """
 
@@ -66,7 +66,9 @@ class StoreLeadership(StoreQueries):
 
     @property
     def epoch(self) -> int:
-        """Return the epoch in which this controller leads; 0 if the store can have only one controller."""
+        """Return the epoch (number of the leadership) in which this controller leads or has led last; 0 if it
+        has never led, or if the store can have only one controller.
+        """
         return self._place.lease.epoch if self._place.lease is not None else 0
 
     @property
@@ -102,9 +104,9 @@ class StoreLeadership(StoreQueries):
         return self._base.seq if self._base is not None else 0
 
     def try_lead(self) -> bool:
-        """Lead, if no other controller leads, and return whether this controller leads. Raise a StoreFailure
-        if the database does not answer, or if it lacks an entry that this controller has seen. This
-        controller then does not lead, and try_lead() can be called again.
+        """Become the leader if no other controller leads, and return whether this controller leads. Raise a
+        StoreFailure if the database does not answer, or if it lacks an entry that this controller has seen.
+        This controller then does not lead, and try_lead() can be called again.
         """
         if self.leading:
             return True
@@ -135,8 +137,8 @@ class StoreLeadership(StoreQueries):
             self._place.lease.give_up()
 
     def refresh(self) -> None:
-        """Read again what the store keeps in memory: its id, the begin of the journal and the newest
-        entry.
+        """Read the id of the store, the begin of the journal and the newest entry from the database, and keep
+        them in memory.
         """
         connected = self._reading() if self._leads_with is None else nullcontext(self._leads_with)
         with connected as connection:
@@ -190,7 +192,7 @@ class StoreLeadership(StoreQueries):
         return time.time() if self._place.lease is None else self._place.lease.time_s()
 
     def stop_acting(self) -> StoreAway:
-        """Write nothing more until resume() has succeeded. Return the failure with the reason."""
+        """Let all writes fail until resume() has succeeded. Return the failure that these writes raise."""
         assert self._place.lease is not None
         self._place.lease.stop_acting()
         failure = StoreAway(
@@ -254,7 +256,7 @@ class StoreLeadership(StoreQueries):
 
     @contextmanager
     def _proven(self) -> Iterator[None]:
-        """A transaction that begins with the proof that this controller leads."""
+        """Context manager for a transaction that begins with the proof that this controller leads."""
         with self._writer.begin():
             self._place.prove(self._writer)
             yield
@@ -276,7 +278,7 @@ class StoreLeadership(StoreQueries):
     def _must_work(self) -> None:
         if self._broken:
             raise type(self._broken)(self._broken.message, self._broken.hint)
-        assert self._writer  # Raise StoreRefused if this controller does not lead.
+        assert self._writer  # Raises StoreRefused if this controller does not lead.
         try:
             self._place.check_lease()
         except StoreAway as away:

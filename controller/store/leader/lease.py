@@ -25,7 +25,7 @@ RENEW_S = 2.0
 RETRY_S = 1.0
 """Seconds until a renewal that failed is tried again."""
 SLOW_S = 0.5
-"""Seconds. An answer that takes longer does not say exactly enough what the server's clock shows."""
+"""If a query of the server's clock takes at least this many seconds, its answer is too inexact to be used."""
 
 log = logging.getLogger("corral.leader")
 
@@ -58,7 +58,7 @@ class Lease:
     that of the controller's host (3). Cost: one update every 2 s; one more statement in each commit.
 
     Example: controller A renews at 12:00:00 and is stopped by SIGSTOP at 12:00:01. B takes the lease at
-    12:00:09 with epoch 8. A continues at 12:00:20. Since 12:00:06 `may_act` of A is false, so A sends
+    12:00:06 with epoch 8. A continues at 12:00:20. Since 12:00:04 `may_act` of A is false, so A sends
     nothing, and the commit that A had begun fails, because the epoch is 8 and not 7.
     """
 
@@ -122,7 +122,7 @@ class Lease:
         return self._use(rows.read)
 
     def take(self) -> bool:
-        """Lead, if no other controller leads. Return whether this controller leads now. Raise
+        """Become the leader if no other controller leads. Return whether this controller leads now. Raise
         DBAPIError if the database does not answer.
         """
         return self._use(self._take)
@@ -134,15 +134,15 @@ class Lease:
         return rows.prove(transaction, self.holder, self.epoch, self._lease_s / 2)
 
     def keep(self) -> bool:
-        """Renew the lease after a failure. Return False if another controller has led since, even if it no
-        longer leads: the state of this controller is then an old one. Raise DBAPIError if the database does
-        not answer.
+        """Renew the lease after a failure. Return False if another controller has led since, even if that
+        controller no longer leads: the state of this controller is then outdated. Raise DBAPIError if the
+        database does not answer.
         """
         return self._use(self._keep)
 
     def time_s(self) -> float:
-        """Return the present time of the database server in seconds since 1970, as measured at the last
-        renewal or look. Neither a change of this host's clock nor a wrong one has an effect.
+        """Return the present time of the database server in seconds since 1970: the time that was measured
+        last, plus the seconds since then. A wrong or changed system time of this host has no effect.
         """
         server_s, measured_at = self._measured or (time.time(), self._clock())
         return server_s + self._clock() - measured_at
@@ -152,8 +152,8 @@ class Lease:
         self._acts_until = float("-inf")
 
     def give_up(self) -> None:
-        """Let this or another controller take the leadership again, because a take-over has failed. If the
-        database does not answer, the lease is not renewed and ends by itself.
+        """End the lease after a failed take-over, so that this or another controller can become the leader.
+        If the database does not answer, the lease is not renewed and ends by itself.
         """
         self.stop_acting()
         with suppress(DBAPIError):
@@ -191,7 +191,7 @@ class Lease:
             return True
         leads = rows.read(line)
         if leads is not None and leads.holder == self.holder and not self.epoch:
-            # The answer to an earlier take() was lost.
+            # This process has the lease but no epoch, because the answer to an earlier take() was lost.
             self.epoch = leads.epoch
             return self._take(line)
         ended = leads.holder if leads is not None and has_ended(leads.holder) else ""

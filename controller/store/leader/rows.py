@@ -98,7 +98,7 @@ _ACCEPT = text(
 class LeaderRow:
     """The row of the leader. `left_s` are the seconds until its lease ends; 0 or less if no controller leads.
 
-    `accepted` is set by `corral admin accept-loss`: the epoch and the newest journal entry at that time.
+    `accepted` is set by `corral admin accept-loss`: the new epoch, and the newest journal entry at that time.
     """
 
     holder: str
@@ -163,9 +163,8 @@ def former_version(connection: Connection) -> str:
 
 
 def take(connection: Connection, holder: str, address: str, lease_s: float, ended: str) -> int | None:
-    """Take the leadership if its lease has ended, or if it belongs to the process `ended`, which does
-    not run any more.
-    Return the new epoch; None if another controller leads.
+    """Take the leadership if the lease has ended, or if the leader is the process `ended`, which does not run
+    any more. Return the new epoch; None if another controller leads.
     """
     values = {"name": ONE, "holder": holder, "address": address, "lease_s": lease_s, "ended": ended}
     with connection.begin():
@@ -223,8 +222,9 @@ def controllers(connection: Connection) -> list[ControllerRow]:
 
 
 def accept(transaction: Connection, epoch: int, head: str, where: str) -> int:
-    """In the open transaction: raise the epoch above `epoch`, and record the newest journal entry: the loss
-    of later entries is accepted. Return the new epoch. Raise StoreRefused if a controller leads.
+    """In the open transaction: raise the epoch above `epoch`, and record `head`, the newest journal entry.
+    The loss of later entries is thus accepted. Return the new epoch. Raise StoreRefused if a controller
+    leads.
     """
     found = transaction.scalar(_ACCEPT, {"name": ONE, "epoch": epoch, "head": head})
     if found is None:

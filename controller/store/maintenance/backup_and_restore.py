@@ -31,8 +31,9 @@ from controller.store.read_only_store import StoreReader
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """The result of a restore: the contents of the new store, and the path to which the old store was
-    moved."""
+    """The result of a restore: the contents of the new store, and the path to which the old store was moved
+    (empty if there was no old store).
+    """
 
     store: str
     head: Head

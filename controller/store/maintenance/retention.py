@@ -52,7 +52,8 @@ def old_jobs(connection: Connection, before: float, most: int, at_once: int) -> 
     """Return the ids of up to `at_once` ended jobs to delete, the job that ended first at the beginning.
 
     A job is deleted if it ended before the time `before`. If more ended jobs are stored than the limit
-    `most`, the surplus jobs that ended first are deleted too.
+    `most`, the surplus jobs that ended first are deleted too. No element of an array is deleted while an
+    element of this array has not ended.
     """
     jobs = tables.jobs.c
     over = connection.scalar(select(func.count()).where(jobs.ended_at.is_not(None)))

@@ -152,7 +152,7 @@ class Verification:
             while row is not None and job is not None and row.id < job:
                 row = next(rows, None)
             if row is None or row.id != job or expected is None:
-                continue  # Skip the job: retention deleted its row or its first entry.
+                continue  # Skip the job: its row or first entry was deleted, or an entry is invalid.
             compared += 1
             wrong = [name for name, value in expected.items() if _of(row, name) != value]
             if wrong:
