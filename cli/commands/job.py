@@ -329,8 +329,8 @@ def wait(
     ] = None,
     output: Output = Format.TABLE,
 ) -> int:
-    """Wait until jobs have ended, with any result. Exit with code 0 if no job failed, otherwise with the exit
-    code of the first job that failed, in the order of job ids.
+    """Wait until jobs have ended, with any result. Exit with code 0 if all jobs completed. Otherwise exit
+    with the exit code of the first job, in the order of job ids, that failed or was cancelled.
     """
     from cli.jobs.wait import first_failure, wait_until_ended
 

@@ -170,9 +170,9 @@ def _follow(sources: list[LogSource], sink: _Counted, lines: int | None, *, mark
 
 
 def _explain_end(job: JobView, attempt: int | None, *, written: bool) -> None:
-    """Print a note if the shown attempt of the job wrote no output (`written` is false). Print another note,
-    with the state of the job and the reason, if the last attempt was shown and failed for another reason than
-    the exit code of its program. `attempt` is None if the last attempt was shown.
+    """Print a note if the shown attempt of the job wrote no output (`written` is false). If the last attempt
+    was shown and wrote output, but failed for another reason than the exit code of its program, print a note
+    with the state of the job and the reason. `attempt` is None if the last attempt was shown.
     """
     if attempt not in (None, job.attempt):
         if not written:

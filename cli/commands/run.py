@@ -172,8 +172,8 @@ def _show_until_end(client: Client, output: _JobOutput) -> int:
 
 
 class _JobOutput:
-    """Shows the output of one job. `is_broken` becomes true when the program that reads stdout of this
-    process has closed the pipe.
+    """Shows the output of one job. `is_broken` becomes true when the program that reads stdout or stderr of
+    this process has closed the pipe.
     """
 
     def __init__(self, job: int, quiet: bool, interrupts: DeferredSignals) -> None:

@@ -159,7 +159,9 @@ class Cluster:
             shutil.rmtree(self.place, ignore_errors=True)
 
     def _end_jobs(self) -> bool:
-        """Cancel all jobs, and wait for their end. Return False if the controller has ended."""
+        """Cancel all jobs, and wait at most JOBS_END_S seconds for their end. Return False if the controller
+        has ended.
+        """
         if self._controller is None or self._controller.poll() is not None:
             return False
         # Cancel the jobs while the controller runs, because jobs keep running when the controller stops.

@@ -135,7 +135,7 @@ def _by_small_job(client: Client, job: JobDetail, command: tuple[str, ...]) -> s
 
 
 def _directory(job: JobDetail) -> str:
-    """Return the checkpoint directory of a job that does not run."""
+    """Return the checkpoint directory of a job that does not run. Raise CommandError if the job has none."""
     if job.checkpoint is not None:
         return job.checkpoint.path.rsplit("/", 1)[0]
     spec = job.spec

@@ -83,8 +83,8 @@ def _type(shell: str) -> None:
     command in the API.
     """
     client = Client()
-    # Ignore errors, because an error means that the command has ended. The main thread returns the exit code
-    # of the command.
+    # Ignore errors, because the main thread returns the exit code of the command, or reports that the
+    # connection was lost.
     with suppress(Refused, Unreachable):
         while data := os.read(0, _READ):
             client.write_shell(shell, ShellGiven(b64encode(data).decode()))
@@ -113,8 +113,8 @@ def _size() -> tuple[int, int]:
 
 @contextmanager
 def _raw(terminal: bool) -> Iterator[None]:
-    """Context manager that puts the terminal into raw mode. Every key then goes to the command. At the end,
-    the manager restores the terminal.
+    """Context manager that puts the terminal into raw mode, in which every key goes to the command, and
+    restores the terminal at the end. It does nothing if `terminal` is false or stdin is not a terminal.
     """
     if not terminal or not sys.stdin.isatty():
         yield

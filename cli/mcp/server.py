@@ -43,5 +43,5 @@ def build(allowed: frozenset[str]) -> MCPServer:
 
 
 def run(allowed: frozenset[str]) -> None:
-    """Serve on stdin and stdout until the client closes stdin."""
+    """Serve the MCP client on stdin and stdout until it closes stdin."""
     build(allowed).run("stdio")

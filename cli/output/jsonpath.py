@@ -233,7 +233,7 @@ class JsonPath:
             self._fail(f"{word[0]!r} is no value: write @.{word[0]} for a field, or quotes around a text")
         return self._fail("expected a field such as @.name, a number or a text in quotes")
 
-    # --- steps of a path ---
+    # --- making the steps of a path ---
 
     def _named(self, text: str) -> _Step:
         name, before, at = re.sub(r"\\(.)", r"\1", text), self._at - len(text), self._at
@@ -280,7 +280,7 @@ class JsonPath:
         )
         return printable(f"{where}: there is no field {name!r}; {shown}", 1_000)
 
-    # --- characters of the template ---
+    # --- reading characters of the template ---
 
     def _skip_space(self) -> None:
         self._accept(_SPACE)

@@ -1,4 +1,4 @@
-"""corral whoami: shows the caller as the controller sees the caller."""
+"""corral whoami: shows the user, the role and the token limits of the caller."""
 
 from __future__ import annotations
 

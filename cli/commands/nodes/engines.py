@@ -80,7 +80,7 @@ def show(name: Name, output: Output = Format.TABLE) -> int:
 
 
 def _show_parts(view: EngineView, output: Format) -> None:
-    """Print the machines of a pool, or the jobs of another engine."""
+    """Print the machines of a machine pool, or the jobs of another execution engine."""
     if view.pool is not None:
         machine_table().show(output, view.pool.machines)
     else:
@@ -176,7 +176,7 @@ def engine_table() -> Table[EngineView]:
 
 
 def machine_table() -> Table[EngineMachine]:
-    """Return the table of the machines of a pool."""
+    """Return the table of the machines of a machine pool."""
     return Table(
         [
             Column("NODE", lambda each: each.node or "-", narrow=8),

@@ -23,8 +23,8 @@ Names = Annotated[
 
 HUNG_LOAD, HUNG_POWER = 90, 35
 """A GPU seems to hang if its load is at least HUNG_LOAD percent, and its power is below HUNG_POWER percent of
-its power limit. Reason: a kernel that waits, for example for another process of the job that has crashed,
-causes full load but needs little power.
+its power limit. For example, a GPU kernel that waits for a crashed process of its job causes full load but
+needs little power.
 """
 
 app = application()
@@ -92,13 +92,15 @@ def gpus(
 
 
 def is_empty(gpu: GpuView) -> bool:
-    """Return whether the GPU is allocated to jobs, and no process of a job runs on it."""
+    """Return whether the GPU is allocated to jobs, and no process of a job runs on it. Return False if its
+    node is not connected.
+    """
     return gpu.heard and bool(gpu.jobs) and all(each.job is None for each in gpu.processes)
 
 
 def seems_hung(gpu: GpuView) -> bool:
-    """Return whether the GPU reports a high load but draws little power. For a MIG instance always return
-    False, because its power reading is that of the whole GPU.
+    """Return whether the GPU reports a high load but draws little power. Return False for a MIG instance,
+    because its power reading is that of the whole GPU, and if the node is not connected.
     """
     busy = gpu.heard and not gpu.mig and gpu.utilisation >= HUNG_LOAD
     return busy and 0 < gpu.power_w < gpu.power_limit_w * HUNG_POWER / 100

@@ -28,7 +28,7 @@ from wire.text import counted, duration, printable
 
 Names = Annotated[list[str], argument("NODE", "Names of nodes.", autocompletion=completion.nodes)]
 GPU_MIB, MEMORY_MIB, DISK_MIB = 256, 256, 64
-"""The amounts that the job writes and reads on each GPU, in memory and on the local disk."""
+"""The amounts of data, in MiB, that the job writes and reads on each GPU, in memory and on the local disk."""
 ECHO = os.urandom(1 << 18)
 _TIME_LIMIT_S = 600.0
 _PAUSE_S = 0.2

@@ -67,10 +67,10 @@ def usage(
     ] = False,
     output: Output = Format.TABLE,
 ) -> int:
-    """Show GPU-hours, GPU load, peak memory, energy and money of jobs.
+    """Show GPU-hours, GPU load, peak GPU memory, energy and money of jobs.
 
     MONEY is the cost of GPUs, CPUs and memory at the present prices in [budgets] of scheduler.toml. -o wide
-    also shows the used and the allocated CPU-hours, the allocated memory and the peak memory.
+    also shows the used and the allocated CPU-hours, the allocated GiB-hours of main memory, and its peak use.
     """
     now = time.time()
     window = max(0, int(now - since)), None if until is None else int(now - until)

@@ -229,7 +229,7 @@ def compact(
 ) -> int:
     """Delete old jobs and old journal entries now. The controller must be running.
 
-    Without options, the limits of [retention] in scheduler.toml apply. The hash of the deleted entries is
+    Without options, the limits of [retention] in scheduler.toml apply. The hash of the last deleted entry is
     kept, so the hash chain of the journal remains valid. The daily usage and the newest 1,000 entries are
     always kept.
     """

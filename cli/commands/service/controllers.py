@@ -25,7 +25,7 @@ def controllers(output: Output = Format.TABLE) -> int:
     """Show the controllers of the cluster: the leader, which decides and writes, and its standbys.
 
     A cluster has several controllers only if they use one PostgreSQL database ([store] url). A controller
-    without a report for 9 s is shown as silent.
+    without a report for 6 s is shown as silent.
     """
     body = Client().controllers()
     table().show(output, body.controllers, body)

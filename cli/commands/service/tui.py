@@ -22,7 +22,8 @@ def tui(
     import os
     import sys
 
-    # With TEXTUAL_DRIVER, which corral web sets, stdin and stdout are pipes to its server.
+    # Require no terminal if TEXTUAL_DRIVER is set. corral web sets this variable, and stdin and stdout are
+    # then pipes to its web server.
     if "TEXTUAL_DRIVER" not in os.environ and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise CommandError(
             "the terminal UI needs a terminal", "Without a terminal use: corral queue, corral nodes"

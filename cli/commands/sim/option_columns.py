@@ -47,8 +47,8 @@ _NAMES = (
     "relax",
     "relax_after",
 )
-"""The options that can change the start or the nodes of a simulated job. Options whose value depends on the
-present time or on other jobs are left out.
+"""The options that can change the start or the nodes of a simulated job, without options whose value depends
+on the present time. Options that name other jobs are in _DEPENDENCIES and _AFTER_ALL.
 """
 _DEPENDENCIES = tuple(name for name in AFTER if name != "after_data")
 _AFTER_ALL = ("after_count", "after_timeout")

@@ -76,7 +76,8 @@ def _chromium(svg: Path, png: Path, text: str) -> list[str]:
         f"--window-size={width},{height}",
         f"--screenshot={png}",
     ]
-    # Chromium refuses to run as root with its sandbox. The image has no script, and its texts are escaped.
+    # Turn off the sandbox if this process runs as root, because Chromium otherwise refuses to run. The image
+    # is harmless: it has no script, and its texts are escaped.
     return [*words, *(["--no-sandbox"] if os.geteuid() == 0 else []), svg.as_uri()]
 
 

@@ -148,8 +148,8 @@ def _command(words: list[str], facts: StoryFacts) -> StoryCommand:
 
 
 def _check_jobs(word: str, facts: StoryFacts) -> None:
-    """Raise CommandError if the job selection `word`, such as 12, 12_3 or user:ada, matches no job of the
-    log.
+    """Raise CommandError if the job selection `word`, such as 12, 12_3 or user:ada, is invalid, or names a
+    job, a user, a project or a job name that the log does not have. Ranges, last and all are not checked.
     """
     from wire.api.job_selection import ArrayElements, InvalidSelection, JobLabel, JobsOf, parse_selection
 
