@@ -37,7 +37,7 @@ CHART: Final = frozenset({PLAN})
 
 @dataclass(frozen=True)
 class ScreenAction:
-    """An action of the user, its key, and the views in which the action is available.
+    """An action of the user, its keys, and the views in which the action is available.
 
     `command` is the shell command that does the same as the action. Its placeholders are words in braces:
     {jobs}, for example, stands for the ids of the marked jobs, or of the job under the cursor. `footer` is

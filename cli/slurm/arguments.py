@@ -18,7 +18,7 @@ class Value(enum.Enum):
     NONE = "none"
     REQUIRED = "required"
     OPTIONAL = "optional"
-    """The value must be in the same word, as in --nice=100."""
+    """The option may have a value, but only in the same word, as in --nice=100."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ COMMON = (
     switch("usage", "", "Show the usage line and exit."),
     switch("version", "V", "Show the version of Slurm whose commands these are, and exit."),
 )
-"""Options of every command. squeue and sinfo use -h for --noheader instead."""
+"""Options of every command. In squeue, sinfo and sprio, -h means --noheader, and --help has no letter."""
 
 
 def help_text(usage: str, options: Iterable[Option]) -> str:
@@ -80,7 +80,9 @@ class Arguments:
         return any(key == name for key, _ in self.options)
 
     def last(self, name: str, default: str = "") -> str:
-        """Return the value of an option. If the option was written several times, the last value counts."""
+        """Return the value of an option, or `default` if the user has not written the option. If the option
+        was written several times, the last value counts.
+        """
         return next((value for key, value in reversed(self.options) if key == name), default)
 
     def all(self, name: str) -> list[str]:
@@ -88,8 +90,8 @@ class Arguments:
 
 
 class UsageError(Exception):
-    """Raised if a word is no valid option. The message is that of getopt_long, without the name of the
-    program.
+    """Raised if an option is unknown, or if its value is missing or not allowed. The message is that of
+    getopt_long, without the name of the program.
     """
 
 
@@ -110,8 +112,8 @@ def parse(
     options: Iterable[Option], words: Sequence[str], *, intersperse: bool = True, go_on: bool = False
 ) -> Arguments:
     """Return the options and operands in `words`. Raise UsageError if an option is unknown, or if its value
-    is missing or not allowed. With `go_on`, add the option to `Arguments.wrong` instead of raising this
-    error.
+    is missing or not allowed. With `go_on`, add the word with the option to `Arguments.wrong` instead of
+    raising this error.
 
     1. `--name=value`, `--name value` and every unique beginning of a long name are accepted.
     2. Several letters may be written in one word (`-hr`). The value of a letter follows in the same word or
@@ -156,8 +158,8 @@ def _long(word: str, left: list[str], known: list[Option]) -> list[tuple[str, st
 
 
 def _named(written: str, known: list[Option]) -> Option:
-    """Return the option with the long name `written`, or the only option whose long name begins with
-    `written`.
+    """Return the option with the long name `written`. Without such an option, return the only option whose
+    long name begins with `written`. Raise UsageError if there is none, or several.
     """
     begin = [option for option in known if option.name and option.name.startswith(written)]
     exact = [option for option in begin if option.name == written]

@@ -101,7 +101,9 @@ def _function(program: str) -> Callable[[list[str]], int]:
 
 
 def _explain(program: str, error: Exception) -> int:
-    """Print an error of the controller or of the system in the form of Slurm's errors."""
+    """Print an exception in the form of Slurm's errors, and return the exit code. An exception that no
+    controller, user or system call causes is reported as a bug in corral.
+    """
     from cli.exit_codes import CommandError
     from cli.slurm.refusals import unreachable
     from wire.http.transport import Refused, Unreachable

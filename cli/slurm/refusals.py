@@ -37,8 +37,8 @@ def unreachable(error: Unreachable) -> list[str]:
 def unknown_reservation(
     wanted: Sequence[str], known: Collection[str], action: str = "Batch job submission failed"
 ) -> SlurmError | None:
-    """Return the error of sbatch if a reservation in `wanted` does not exist; None if all exist. `action`
-    begins the last line of the error.
+    """Return the error of sbatch if a reservation in `wanted` does not exist; None if all exist. `action`,
+    such as `Batch job submission failed`, begins the last line of the error.
     """
     unknown = next((name for name in wanted if name not in known), None)
     if unknown is None:
@@ -51,7 +51,7 @@ def submit_refused(
     refused: Refused, spec: JobSpec, action: str = "Batch job submission failed"
 ) -> SlurmError:
     """Return the error of sbatch for a refused job, with two lines: the controller's reason, and Slurm's
-    message for such an error. `action` begins the second line.
+    message for such an error. `action`, such as `Batch job submission failed`, begins the second line.
     """
     problem = refused.problem
     field = problem.where.removeprefix("spec.").partition(".")[0].partition("[")[0]

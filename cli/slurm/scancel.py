@@ -90,8 +90,7 @@ def main(words: list[str]) -> int:
             chosen = list(_chosen(client, arguments, user, states))
             jobs, unknown = _among(chosen, jobs) if jobs else ([job.label for job in chosen], [])
             if states != _states(""):
-                # Print no error for an active job in another state than --state, because its id is
-                # known.
+                # A job in another state than --state is known, so print no error about its id.
                 active = list(_chosen(client, Arguments(), "", _states("")))
                 unknown = _among(active, unknown)[1]
             if not filtered:
@@ -166,7 +165,9 @@ def _user(arguments: Arguments) -> str:
 
 
 def _chosen(client: Client, arguments: Arguments, user: str, states: set[JobState]) -> Iterator[JobView]:
-    """Yield the jobs of `user` in one of these states that match all filters of the command line."""
+    """Yield the jobs in one of these states that match all filters of the command line. `user` is the owner
+    of the jobs; empty for all users.
+    """
     from cli.jobs.selection import pages
 
     name = arguments.last("name") or arguments.last("jobname")
@@ -204,8 +205,8 @@ def _in_reservations(text: str) -> set[int] | None:
 
 
 def _among(chosen: list[JobView], ids: list[str]) -> tuple[list[str], list[str]]:
-    """Return the display ids of the jobs in `chosen` to which one of `ids` refers, and those of `ids` that
-    refer to no job in `chosen`.
+    """Return the display ids of the jobs in `chosen` that `ids` name, and the texts in `ids` that name no job
+    in `chosen`.
     """
     labels: list[str] = []
     unknown = []
@@ -247,8 +248,8 @@ def _cancel(client: Client, jobs: list[str], arguments: Arguments) -> int:
 
 
 def _why(refused: JobRefused) -> tuple[str, bool]:
-    """Return Slurm's message for a refusal, and whether the refusal is harmless: the job is unknown or has
-    ended.
+    """Return Slurm's message for a refused cancel, and True if the refusal is harmless, because the job is
+    unknown or has ended already.
     """
     code = refused.problem.code
     if code == "not_allowed":

@@ -49,7 +49,7 @@ def hold(words: list[str], _arguments: Arguments) -> int:
 
 
 def release(words: list[str], _arguments: Arguments) -> int:
-    """Let held jobs start again."""
+    """Release held jobs, so that they may start."""
     return _order("release", "release", words)
 
 
@@ -177,7 +177,9 @@ def write(words: list[str], _arguments: Arguments) -> int:
 
 
 def _pairs(words: list[str]) -> dict[str, str]:
-    """Return a dict from each key in `words`, in lower case, to its value. `job 7` means `JobId=7`."""
+    """Return a dict from each key in `words`, in lower case, to its value. The two words `job 7` mean the
+    same as `JobId=7`. Raise SlurmError for a word without = or with an unknown key.
+    """
     found = {}
     left = list(words)
     while left:
@@ -213,8 +215,8 @@ def _changes(pairs: dict[str, str]) -> dict[str, object]:
 
 
 def _short(*lines: str) -> SlurmError:
-    """Print the lines, and return an error without lines, because scontrol prints these lines without
-    `scontrol: error:` before them.
+    """Print the lines, and return an error without lines. scontrol prints these lines without `scontrol:
+    error:` before them, and a line of a SlurmError would get these words.
     """
     print(*lines, sep="\n", file=sys.stderr)
     return SlurmError()

@@ -22,8 +22,8 @@ def hosts(text: str) -> list[str]:
 
 
 def pause_s(arguments: Arguments, words: str = "") -> int:
-    """Return the seconds of --iterate, at most a year; 0 without the option. If the value is invalid, raise
-    SlurmError whose last line begins with `words`.
+    """Return the value of --iterate in seconds, at most a year; 0 without this option. If the value is
+    invalid, raise SlurmError with a last line that begins with `words`.
     """
     if not arguments.has("iterate"):
         return 0

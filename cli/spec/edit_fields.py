@@ -50,9 +50,7 @@ def split_extension(options: SubmitOptions) -> tuple[SubmitOptions, float]:
 
 
 def with_flag_names(problem: Problem) -> Problem:
-    """Return the controller's error about a job, but with the name of the API field replaced by the name of
-    the flag, such as --time.
-    """
+    """Return the controller's error about a job with the flag, such as --time, in place of the API field."""
     return replace(problem, where=flag_of(problem.where))
 
 

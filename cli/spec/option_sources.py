@@ -40,7 +40,7 @@ def from_flags(options: Mapping[str, Any]) -> Layer:
 
 def from_environment(environment: Mapping[str, str]) -> Layer:
     """Return the options that are set in CORRAL_SUBMIT_… variables. Spaces separate the values of a repeated
-    option; in variables for conditions, such as CORRAL_SUBMIT_AFFINITY, semicolons do.
+    option. In variables for conditions, such as CORRAL_SUBMIT_AFFINITY, semicolons separate the values.
     """
     found: dict[str, list[OptionText]] = {}
     for name, row in OPTIONS.items():
@@ -53,9 +53,9 @@ def from_environment(environment: Mapping[str, str]) -> Layer:
 
 
 def merged(strongest: Layer, *weaker: Layer) -> Layer:
-    """Return the options of all these layers. If several layers set an option, the value of `strongest`
-    counts, or else the value of the first of `weaker` that sets it. An option with `adds_up` gets the values
-    of all layers, those of `strongest` last.
+    """Return the options of all these layers. If several layers set an option, the value in the first of
+    these layers counts. An option with `adds_up` gets the values of all layers; those of `strongest` come
+    last.
     """
     found = {name: list(texts) for name, texts in strongest.items()}
     for layer in weaker:

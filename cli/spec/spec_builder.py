@@ -95,7 +95,8 @@ def spec_from(
     environment: Mapping[str, str],
     submitter: Submitter = NO_SUBMITTER,
 ) -> JobSpec:
-    """Return the JobSpec that the options describe. Combinations of options are not checked.
+    """Return the JobSpec that the options describe. Raise CommandError if the text of an option is invalid.
+    The values of the JobSpec are not checked.
 
     1. Parse each option of the table of job options. The functions in COMBINED join options that set the same
        field.
@@ -209,8 +210,9 @@ gets the last value.
 def _gpus_and_nodes(
     nodes: int | None, total: float | None = None, each: int | None = None
 ) -> tuple[float, int | None]:
-    """Return the number of GPUs on all nodes together, and the number of nodes. `total` (--gpus) and `each`
-    (--gpus-per-node) may both be given, if `total` is `each` times the number of nodes.
+    """Return the number of GPUs on all nodes together, and the number of nodes. Raise CommandError if both
+    `total` (--gpus) and `each` (--gpus-per-node) are given, and `total` is not `each` times the number of
+    nodes.
     """
     if each is None:
         return total or 0, nodes
@@ -235,9 +237,10 @@ def _check(spec: JobSpec) -> None:
 
 def flag_of(where: str, spec: JobSpec | None = None) -> str:
     """Return the flag of the JobSpec field `where`, such as --gpus for gpus; empty if the field has no flag.
+    For the field `command`, return "the command".
 
-    The fields `after` and `topology` have several flags. With `spec`, return the flag that sets the present
-    value of the field in `spec`.
+    The fields `after` and `topology` have several flags. With `spec`, return the flag that sets the value
+    that the field has in `spec`.
     """
     index = re.fullmatch(r"after\[(\d+)\].*", where)
     if index is not None and spec is not None and int(index[1]) < len(spec.after):

@@ -14,12 +14,12 @@ from wire.job.spec import JobSpec, is_storable
 
 ALL, NONE = "all", "none"
 _OF_THE_SHELL = frozenset(("HOME", "USER", "LOGNAME", "SHELL", "MAIL", "PWD", "OLDPWD", "SHLVL", "_", "TERM"))
-"""Variables that --env all does not pass on. They describe the user's shell, or the node sets them for the
-job's user.
+"""Variables that --env all does not pass on: they describe the user's shell, or the node sets them for the
+user of the job.
 """
 _OF_SCHEDULERS = ("CORRAL_", "SLURM_")
-"""Prefixes of variables that --env all does not pass on: settings and secrets of corral, and variables of a
-job that submits another job.
+"""Prefixes of variables that --env all does not pass on. These are settings and secrets of corral, and, in a
+job that submits another job, the variables of the first job.
 """
 
 

@@ -31,7 +31,7 @@ class Document:
 
     def line(self, path: Path) -> int:
         """Return the line number of the value at this place. If it is not known, return the line number of
-        the table that contains the value.
+        the table that contains the value, or 1.
         """
         while path and path not in self.lines:
             path = path[:-1]
@@ -116,7 +116,7 @@ def _parts(dotted: str) -> Path:
 
 def _resolved(parts: Path, counts: dict[Path, int]) -> Path:
     """Return the place of the table whose header has these parts. If a part names a list of tables, the
-    header means the last table of this list so far. `counts` has the index of the last table of each list.
+    header means the newest table of this list. `counts` has the index of the newest table of each list.
     """
     place: Path = ()
     for part in parts:

@@ -37,8 +37,8 @@ AFTER = {
     "after_started": Until.STARTED,
     "after_checkpoint": Until.CHECKPOINT,
 }
-"""The keys of a task that name other tasks or jobs, each with the condition that these must meet. `after`
-means the same as `after_ok`.
+"""The keys of a task that name other tasks or jobs, each with the condition that the named tasks or jobs must
+meet. `after` means the same as `after_ok`.
 """
 OWN = (
     *("command", "script", "args", "job_name", "after_same", "matrix", "include", "exclude", "count"),
@@ -68,7 +68,7 @@ class _Task:
 
     @property
     def varies(self) -> bool:
-        """Return True if the task has a matrix or a count."""
+        """Return True if the task has the key matrix, include or count: it may become several jobs."""
         return any(key in self.keys for key in ("matrix", "include", "count"))
 
 
@@ -158,7 +158,7 @@ class _Reader:
         return OnFailure.CONTINUE
 
     def _tasks(self, tasks: Any) -> Iterator[_Task]:
-        """Yield the tasks: tables by name, or a list of tables with the key `name`."""
+        """Yield the tasks of the file. They are tables by name, or a list of tables with the key `name`."""
         if isinstance(tasks, dict):
             for name, keys in tasks.items():
                 yield _Task(name, ("tasks", name), self._table(("tasks", name), keys))
@@ -303,8 +303,8 @@ class _Reader:
         return tuple(among), tuple(outside)
 
     def _specs(self, task: _Task, words: list[str], options: Layer) -> Iterator[JobSpec]:
-        """Yield the spec of each job of the task. Stop at the first error. `words` is the command, and
-        `options` are the options in the #CORRAL and #SBATCH lines of its script.
+        """Yield the spec of each job of the task. Stop after an invalid option or placeholder. `words` is the
+        command, and `options` are the options in the #CORRAL and #SBATCH lines of its script.
         """
         title = self._default(task, "job_name")
         for values in task.jobs:

@@ -1,4 +1,4 @@
-"""Formats of the output: the percent formats of -o, the named fields of -O, and their columns."""
+"""Reads the formats of -o (fields by letter, such as %i) and -O (fields by name), and prints rows in them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ WIDEST = 65_536
 
 
 def safe(text: str) -> str:
-    """Return the text without control and escape characters, because users name their jobs, and a name must
-    neither act on the terminal of another user nor look like a second line.
+    """Return the text without control and escape characters. Users choose the names of their jobs, and a name
+    must neither act on the terminal of another user nor look like a second line.
     """
     return text if text.isprintable() else printable(text, len(text))
 
@@ -31,9 +31,9 @@ def width_of(digits: str) -> int:
 
 
 class Field(NamedTuple):
-    """One property of an object: its letter in -o, its name in -O, its heading, the columns of the job table
-    that `value` reads (`columns`), and the function that returns the value. A field without a letter cannot
-    be chosen in -o, and a field without a name cannot be chosen in -O.
+    """One property of an object, such as a job: its letter in -o, its name in -O, its heading, the columns of
+    the job table that `value` reads (`columns`), and the function that returns the text of the property. A
+    field without a letter cannot be chosen in -o, and a field without a name cannot be chosen in -O.
     """
 
     letter: str
@@ -44,8 +44,8 @@ class Field(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A field in a format: the text before the field (`prefix`), the width (0: as wide as the value), and
-    whether the value is aligned to the right.
+    """A field in a format: the text before the field (`prefix`), the width of the field (0 means: as wide as
+    the value), and whether the value is aligned to the right.
     """
 
     prefix: str
@@ -60,7 +60,7 @@ class Format(NamedTuple):
     parts: tuple[Part, ...]
     suffix: str
     unknown: tuple[str, ...] = ()
-    """Letters or names that no field has."""
+    """The letters or names in the format that no field has."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -125,7 +125,8 @@ def percent_format(text: str, fields: Iterable[Field]) -> Format:
 
 def named_format(text: str, fields: Iterable[Field]) -> Format:
     """Return the format that a text of -O describes, such as `JobID:.10,State,tres-per-node:100`. Names may
-    be in upper or lower case. Text after the width is printed after the value.
+    be in upper or lower case. The number after the colon is the width; text after this number is printed
+    after the value.
     """
     known = {field.name.lower(): field for field in fields if field.name}
     parts: list[Part] = []

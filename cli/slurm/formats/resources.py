@@ -26,19 +26,23 @@ def gpu_type(model: str) -> str:
 
 
 def whole_cpus(milli: int) -> int:
-    """Return thousandths of CPUs as a whole number of CPUs, at least 1."""
+    """Return thousandths of CPUs as a number of whole CPUs, rounded up, at least 1."""
     return max(1, -(-milli // 1_000))
 
 
 def cpus(job: Row) -> int:
-    """Return the number of CPUs on all nodes of a job. `job` must have the columns in CPU_COLUMNS."""
+    """Return the number of CPUs that a job holds on all its nodes; before its start, the number that it
+    requests. `job` must have the columns in CPU_COLUMNS.
+    """
     if job["held"]:
         return sum(whole_cpus(milli) for _, milli, _, _ in job["held"])
     return whole_cpus(job["cpu_milli"]) * int(job["nodes"])
 
 
 def memory_mib(job: Row) -> int:
-    """Return the memory in MiB on all nodes of a job. `job` must have the columns in MEMORY_COLUMNS."""
+    """Return the memory in MiB that a job holds on all its nodes; before its start, the memory that it
+    requests. `job` must have the columns in MEMORY_COLUMNS.
+    """
     if job["held"]:
         return sum(int(mib) for _, _, mib, _ in job["held"])
     return int(job["memory_mib"]) * int(job["nodes"])
@@ -77,8 +81,8 @@ def rounded_memory(mib: float, unit: str = "") -> str:
 
 
 def gres(gpus: float, nodes: int, model: str) -> str:
-    """Return the number of GPUs on each node as a GRES, such as gpu:a100:2; empty if there are no GPUs. Half
-    a GPU is mps:50, because Slurm counts parts of a GPU in hundredths.
+    """Return the GPUs of one node as a GRES, such as gpu:a100:2, for a job with `gpus` GPUs on `nodes` nodes;
+    empty if the job has no GPUs. Half a GPU is mps:50, because Slurm counts parts of a GPU in hundredths.
     """
     if not gpus:
         return ""

@@ -19,7 +19,7 @@ _FIELD = re.compile(r"(\w[\w /-]*?)(?:%(-?)(\d+))?", re.ASCII)
 
 class Column(NamedTuple):
     """A column: its heading (`name`), its width, the columns of the job table that `value` reads (`needs`),
-    and the function that returns the value of a row. With a negative width, the value is aligned to the left.
+    and the function that returns the text for a row. With a negative width, the text is aligned to the left.
     """
 
     name: str
@@ -48,7 +48,8 @@ def shape_of(arguments: Arguments) -> Shape:
 
 def choose(text: str, known: Sequence[Column]) -> tuple[list[Column], list[str]]:
     """Return the columns in a list such as `jobid,state%20`, and the words that name no column. A name may be
-    in upper or lower case, and its beginning is enough. A number after % is the width of the column.
+    in upper or lower case, and its beginning is enough; `all` means all columns. A number after % is the
+    width of the column; after %- the text is aligned to the left.
     """
     found: list[Column] = []
     unknown: list[str] = []

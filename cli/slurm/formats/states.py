@@ -34,7 +34,7 @@ COMPACT: Final[Mapping[str, str]] = {
     "STAGE_OUT": "SO",
     "STOPPED": "ST",
 }
-"""The states of Slurm's jobs, each with its short form, in the order of Slurm."""
+"""The states of jobs in Slurm, each with its short form, in the order in which squeue sorts them."""
 
 ORDER: Final = {state: place for place, state in enumerate(COMPACT)}
 ENDED: Final = frozenset(
@@ -83,7 +83,9 @@ _WAITS: Final[Mapping[str, str]] = {
     "deadline": "DeadLine",
     "start_timeout": "InactiveLimit",
 }
-"""Slurm's reason of a waiting job, by Corral's reason (wire.names)."""
+"""Slurm's reason of a waiting job, by Corral's reason (wire.names). For any other reason, Slurm's reason is
+None.
+"""
 
 _END_REASONS: Final[Mapping[str, str]] = {
     "exit_nonzero": "NonZeroExitCode",
@@ -114,7 +116,9 @@ def job_state(job: Row) -> str:
 
 
 def job_reason(job: Row) -> str:
-    """Return the reason of a job's state in Slurm's words. `job` must have the columns in REASON_COLUMNS."""
+    """Return the reason of a job's state in Slurm's words, such as Resources; the text None if there is no
+    reason. `job` must have the columns in REASON_COLUMNS.
+    """
     state: str = job["state"]
     reason: str = job["reason"]
     if state in ("QUEUED", "PREEMPTED"):
@@ -162,8 +166,8 @@ def read_states(text: str) -> frozenset[str] | None:
 
 
 def node_state(node: Row) -> str:
-    """Return the state of a node, such as idle, mixed, allocated, drained, draining or down. An asterisk
-    marks a node that does not answer. `node` is a NodeView of wire.api.nodes as JSON.
+    """Return the state of a node, such as idle, mixed, allocated, drained, draining or down. An asterisk at
+    the end marks a node that does not answer. `node` is a NodeView of wire.api.nodes as JSON.
     """
     state = node["state"]
     if state == "down":

@@ -35,7 +35,9 @@ DEFAULT_PROJECT = "default"
 
 
 def text_column(name: str, width: int, key: str = "") -> Column:
-    """Return a column whose value is `row[key]`. Without `key`, the key is the name in lower case."""
+    """Return a column whose value is `row[key]`; empty if the row does not have the key. Without `key`, the
+    key is the name in lower case.
+    """
     return Column(name, width, (), lambda row: str(row.get(key or name.lower(), "")))
 
 
@@ -77,8 +79,8 @@ _TABLES = {
     "resource": "Name 10, Server 10, Type 8, Count 6",
     "reservation": "Cluster 10, Name 15",
 }
-"""The columns of each kind of object, in the form of `_columns`. Kinds without a counterpart in Corral have
-no rows.
+"""The columns of each kind of object, as texts that `_columns` reads. Kinds without a counterpart in Corral
+have no rows.
 """
 _ALIASES = {
     "defaultaccount": "def acct",
@@ -90,7 +92,8 @@ _ALIASES = {
     "accounts": "account",
     "users": "user",
 }
-"""Headings (in lower case) by the names of `format=` that differ from the headings."""
+"""Other names of columns that Slurm accepts in `format=`, each with the heading of the column in lower case.
+"""
 
 Rows = list[dict[str, Any]]
 
@@ -148,8 +151,8 @@ def _show(entity: str, arguments: Arguments) -> int:
 
 
 def _conditions(words: Sequence[str]) -> tuple[dict[str, list[str]], list[str], str]:
-    """Return the conditions (a dict from key to values, for words such as user=ada), the other words, and the
-    value of format=.
+    """Return the conditions (a dict from key to values, for words such as user=ada), the words without =, and
+    the value of format=. Words with any other key are ignored.
     """
     conditions: dict[str, list[str]] = {}
     names: list[str] = []
@@ -174,9 +177,9 @@ def _field(text: str) -> str:
 
 
 def _associations(transport: Controllers, users: Sequence[str], _: bool = True) -> Rows:
-    """Return a row for each account, followed by a row for each user of the account. The default project
-    always has rows for the user that runs the command and for `users`, because a user without jobs may submit
-    to it.
+    """Return a row for each account, followed by a row for each user of the account. The account `default`
+    also has rows for the user that runs the command and for `users`, if these users exist on this host,
+    because a user without jobs may submit to this account.
     """
     cluster, qos = ask(transport, "/v1/cluster")["name"], ",".join(_qos_names(transport))
     accounts: dict[str, dict[str, Any]] = {}
@@ -223,7 +226,7 @@ def _qos_rows(transport: Controllers, _users: Sequence[str], _: bool) -> Rows:
 
 
 def _qos_names(transport: Controllers) -> list[str]:
-    """Return `normal`, and each QOS that scheduler.toml sets for a queue."""
+    """Return the names of all QOS: `normal`, and each QOS that scheduler.toml sets for a queue."""
     queues = ask(transport, "/v1/queues")["queues"]
     return [SLURM_QOS, *sorted({each["settings"]["qos"] for each in queues if each["settings"].get("qos")})]
 

@@ -1,4 +1,4 @@
-"""The configuration as `scontrol show config` prints it: the keys of Slurm that have a meaning in Corral."""
+"""The configuration as `scontrol show config` prints it, for scripts that read single keys."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from wire.job.arrays import MAX_ARRAY
 
 
 def config_lines() -> list[str]:
-    """Return the lines of `scontrol show config`, with the name and the size of the cluster."""
+    """Return the lines of `scontrol show config`. The name of the cluster, its start, its licences and
+    whether it has GPUs come from the controller; the other values are fixed.
+    """
     with controller() as transport:
         cluster = ask(transport, "/v1/cluster")
         licences = ask(transport, "/v1/licences")["licences"]

@@ -1,4 +1,4 @@
-"""Formats jobs and steps as scontrol shows them."""
+"""Formats jobs as `scontrol show job` shows them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ JOB_COLUMNS = tuple(
 
 
 def job_lines(job: Row, *, details: bool) -> list[str]:
-    """Return the lines about one job. With `details`, add the CPUs, memory and GPUs on each node."""
+    """Return the lines about one job. With `details`, add a line with CPUs, memory and GPUs for each node."""
     user, uid = job["user"], res.uid_of(job["user"])
     waiting = job_state(job) == "PENDING"
     return [

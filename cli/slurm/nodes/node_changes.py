@@ -17,7 +17,7 @@ _ELSEWHERE = {
     "power_down": "Corral does not switch nodes off",
     "power_up": "Corral does not switch nodes on",
 }
-"""States that scontrol can set in Slurm and not in Corral, each with advice for the error message."""
+"""States that scontrol can set in Slurm but not in Corral, each with advice for the error message."""
 
 
 def update_nodes(words: list[str]) -> int:
@@ -62,8 +62,8 @@ def _aborted(line: str) -> SlurmError:
 
 
 def _printed(*lines: str) -> SlurmError:
-    """Print the lines, and return an error without lines, because scontrol prints these lines without
-    `scontrol: error:` before them.
+    """Print the lines, and return an error without lines. scontrol prints these lines without `scontrol:
+    error:` before them, and a line of a SlurmError would get these words.
     """
     print(*lines, sep="\n", file=sys.stderr)
     return SlurmError()

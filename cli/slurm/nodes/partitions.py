@@ -1,4 +1,4 @@
-"""Nodes and partitions (queues) in the words of Slurm."""
+"""Converts nodes and queues to nodes and partitions in the words and units of Slurm."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Node:
 
     @property
     def usable(self) -> bool:
-        """Return whether new jobs may start on the node."""
+        """Return True if new jobs may start on the node."""
         return self.state in ("idle", "mixed", "allocated")
 
     @property
@@ -113,7 +113,9 @@ def _node(view: Mapping[str, Any]) -> Node:
 
 
 def partitions(transport: Controllers, known: Sequence[Node]) -> list[Partition]:
-    """Return the partitions in the order of their names; the default partition comes first."""
+    """Return a partition for each queue, in the order of their names; the partition `default` comes first.
+    Without a queue `default`, add a partition of this name with all nodes.
+    """
     queues = ask(transport, "/v1/queues")["queues"]
     found = [_partition(queue, known) for queue in queues]
     if not any(each.default for each in found):

@@ -36,7 +36,7 @@ def reservation_pairs(view: dict[str, Any]) -> list[str]:
 
 
 def print_reservation_table(transport: Controllers, *, header: bool) -> None:
-    """Print reservations as `sinfo -T` does."""
+    """Print the table of all reservations, as `sinfo -T` does."""
     found = reservations(transport)
     if not found:
         print("No reservations in the system")

@@ -15,7 +15,7 @@ from cli.slurm.selections import hosts
 from wire.cluster.hostlist import fold_hostlist
 
 MOST_CHARACTERS = 1_000_000
-"""The most characters that are read of a file with a host list."""
+"""At most this many characters of a file with a host list are read."""
 Show = Callable[[str, Arguments], int]
 
 
@@ -43,7 +43,9 @@ def ping(_words: Sequence[str], _arguments: Arguments) -> int:
 
 
 def show(words: Sequence[str], arguments: Arguments) -> int:
-    """Show all objects of one kind, or only the named objects."""
+    """Print all objects of the kind that the first word names, such as `job`; with further words, only the
+    objects that these words name. Return the exit code.
+    """
     if not words:
         print("too few arguments for keyword:show", file=sys.stderr)
         return 1
@@ -64,7 +66,9 @@ def _beginning(text: str) -> str:
 
 
 def _print_objects(objects: Sequence[list[str]], arguments: Arguments, end: str = "") -> None:
-    """Print each object: its lines below each other, or with --oneliner on one line."""
+    """Print each object: its lines below each other, or with --oneliner on one line. `end` is printed after
+    the lines of an object; on one line, a space takes its place.
+    """
     for lines in objects:
         lines = [safe(line) for line in lines]
         if arguments.has("oneliner"):
@@ -239,8 +243,8 @@ def _topology(_text: str, _arguments: Arguments) -> int:
 
 
 class _Unknown(SlurmError):
-    """Ends the command. The error line, which is printed at once, does not begin with the name of the
-    program.
+    """Ends the command with exit code 1. The error line is printed at once, because unlike the line of
+    another SlurmError it does not begin with `scontrol: error:`.
     """
 
     def __init__(self, line: str) -> None:
@@ -269,6 +273,6 @@ _ENTITIES: Mapping[str, Show] = {
     "topology": _topology,
     "version": lambda _text, _arguments: version((), _arguments),
 }
-"""For each kind of object: the function that shows objects of this kind. On the command line, the first three
-letters of the kind are enough.
+"""For each kind of object: the function that prints objects of this kind. On the command line, the beginning
+of the kind (three letters or more) is enough.
 """

@@ -26,7 +26,7 @@ OPTIONS = (
     switch("hide"),
     switch("json", "", "Print JSON."),
     switch("yaml", "", "Print YAML."),
-    Option("iterate", "i", help="Print the list again every so many seconds."),
+    Option("iterate", "i", help="Print the list again every VALUE seconds."),
     switch("local"),
     switch("long", "l", "Print more fields."),
     Option("clusters", "M"),
@@ -79,7 +79,7 @@ does not exist in Corral.
 
 
 def main(words: list[str]) -> int:
-    """Run sinfo."""
+    """Print the partitions and nodes once, or with --iterate again and again. Return exit code 0."""
     arguments = parse(OPTIONS, words)
     if prints_only_help(arguments, USAGE, OPTIONS):
         return 0
@@ -124,7 +124,7 @@ def _once(arguments: Arguments) -> None:
 
 
 def _filter(arguments: Arguments, states: frozenset[str] | None, known: Iterable[Node]) -> frozenset[str]:
-    """Return the names of the nodes that the options select."""
+    """Return the names of the nodes that options such as --nodes, --states and --dead select."""
     names = set(hosts(arguments.last("nodes"))) if arguments.last("nodes") else None
     reasons = arguments.has("list-reasons")
     return frozenset(
@@ -141,7 +141,9 @@ def _filter(arguments: Arguments, states: frozenset[str] | None, known: Iterable
 def _lines(
     arguments: Arguments, form: Format, found: Sequence[Partition], chosen: frozenset[str]
 ) -> list[str]:
-    """Return the printed lines, one for each row of `groups`, for the nodes in `chosen`."""
+    """Return the printed lines about the nodes in `chosen`, sorted as --sort demands: one line for each group
+    of nodes (`groups`), and without the name of the partition each text only once.
+    """
     single = arguments.has("Node")
     rows: list[Row] = []
     for partition in found:
@@ -158,8 +160,8 @@ def _lines(
             key = value
             rows.sort(key=lambda row: natural(key(row.as_row())), reverse=word.strip().startswith("-"))
     lines = [form.line(row.as_row()) for row in rows]
-    # Without the name of the partition, partitions with the same nodes give equal lines. Print equal lines
-    # once, as Slurm does.
+    # If the name of the partition is not printed, partitions with the same nodes give equal lines. Print
+    # equal lines once, as Slurm does.
     shown = any(part.field and part.field.letter in ("P", "R") for part in form.parts)
     return lines if shown else list(dict.fromkeys(lines))
 

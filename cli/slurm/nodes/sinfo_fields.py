@@ -38,7 +38,7 @@ def groups(
     2. If `single` is false, nodes share a line if they are equal in all printed fields of `_DISTINCT`, such
        as state, GRES and reason. With `exact` (--exact), they must also be equal in the printed fields of
        `_NUMBERS`, such as CPUs and memory.
-    3. If `single` is false, a partition without nodes has one line.
+    3. If `single` is false, and `nodes` is empty, the partition has one line without nodes.
     """
     if single:
         return [Row(partition, (node,)) for node in nodes]
@@ -64,8 +64,8 @@ def _first(value: Callable[[Node], str], none: str = "n/a") -> Callable[[Values]
 
 
 def _least(value: Callable[[Node], int]) -> Callable[[Values], str]:
-    """Return a function that returns the smallest `value` among the nodes of a line as text. The text ends
-    with a plus sign if another node has a larger number.
+    """Return a function that returns, as text, the smallest number that `value` has among the nodes of a
+    line. The text ends with a plus sign if another node has a larger number.
     """
 
     def text(values: Values) -> str:

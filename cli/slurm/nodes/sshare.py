@@ -15,7 +15,7 @@ from wire.http.controllers import Controllers
 Rows = list[dict[str, Any]]
 
 OPTIONS = (
-    Option("accounts", "A", help="Only these accounts (projects)."),
+    Option("accounts", "A", help="Only these accounts (projects), and the account root."),
     switch("all", "a", "The shares of all users. The default is the user that runs the command."),
     switch("helpformat", "e", "List all fields of --format."),
     switch("long", "l"),
@@ -25,7 +25,7 @@ OPTIONS = (
     Option("format", "o", help="The fields to print, such as Account,User,FairShare."),
     switch("parsable", "p", "Print '|' after each value."),
     switch("parsable2", "P", "Print '|' between the values."),
-    Option("users", "u", help="Only these users."),
+    Option("users", "u", help="The shares of these users, instead of the user that runs the command."),
     switch("Users", "U", "Only users, no accounts."),
     switch("verbose", "v"),
     switch("help", "h", "Show this help and exit."),
@@ -40,7 +40,7 @@ _SHARES = (
 
 
 def main(words: list[str]) -> int:
-    """Run sshare."""
+    """Print the shares that the options select. Return exit code 0."""
     arguments = parse(OPTIONS, words)
     if prints_only_help(arguments, "sshare [OPTIONS]", OPTIONS):
         return 0

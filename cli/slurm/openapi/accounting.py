@@ -93,8 +93,8 @@ def _exit(job: Row) -> dict[str, Any]:
 
 
 def _signal_name(number: int) -> str:
-    """Return the description of a signal. No signal has the number 125, which Slurm uses for a job that
-    exceeded its memory.
+    """Return the description of a signal. For 125, return `Unknown signal 125`: no signal has this number,
+    and Slurm uses it for a job that exceeded its memory.
     """
     try:
         return signal.strsignal(number) or f"Unknown signal {number}"

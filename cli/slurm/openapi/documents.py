@@ -57,5 +57,5 @@ def _scalar(value: Any) -> str:
         return f"!!int {value}"
     if isinstance(value, float):
         return f"!!float {value}"
-    # Write texts in double quotes, because they are then the same in JSON and in YAML.
+    # Write texts in double quotes with the escapes of JSON, because YAML reads such texts in the same way.
     return f"!!str {json.dumps(value)}"

@@ -10,8 +10,8 @@ from cli.slurm.nodes.partitions import Node, Partition
 
 
 def node_object(node: Node, queues: Sequence[Partition]) -> dict[str, Any]:
-    """Return a node with all keys of the schema, in the order of the schema. Values that Corral does not
-    measure are 0 or empty.
+    """Return a node with all keys of the schema, in the order of the schema. Keys that Corral does not
+    measure have fixed values, such as 0 or an empty text.
     """
     state = node.state.rstrip("*")
     flags = [name.upper() for name in ("drained", "draining") if state == name]

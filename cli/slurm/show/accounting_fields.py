@@ -16,13 +16,13 @@ Row = Mapping[str, Any]
 
 _CANCELLED_BY = "cancelled by "
 _KILLED = {"CANCELLED": 15, "TIMEOUT": 15, "DEADLINE": 15, "PREEMPTED": 15, "NODE_FAIL": 15}
-"""For a job in each of these states: the signal that sacct shows as the end of its batch script."""
+"""The signal that sacct shows in the exit code of the batch script, by the state of the job."""
 
 
 def state(row: Row) -> str:
-    """Return the state as sacct prints it. A job that is about to start is PENDING, and a job that is being
-    ended is still RUNNING. The state of a cancelled job contains the uid of the user that cancelled the job.
-    A batch script that was killed is CANCELLED.
+    """Return the state of a job or a step as sacct prints it. A job whose processes are being started is
+    PENDING, and a job that is being ended is still RUNNING. The state of a cancelled job contains the uid of
+    the user that cancelled the job. A batch script that was killed is CANCELLED.
     """
     if row.get("record"):
         return step_state(row["record"])
@@ -69,7 +69,7 @@ def _measured(row: Row) -> float:
 
 
 def _cpu_text(seconds: float) -> str:
-    """Return CPU time as text: 00:01.250 for less than an hour, 1-02:03:04 for more, and 00:00:00 for
+    """Return CPU time as text: such as 00:01.250 for less than an hour, 1-02:03:04 for more, and 00:00:00 for
     none.
     """
     if not seconds or seconds >= 3_600:

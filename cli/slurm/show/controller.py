@@ -18,12 +18,12 @@ from wire.http.opening import open_transport
 
 Rows = list[dict[str, Any]]
 AT_ONCE = 200
-"""The most job ids in one request."""
+"""The greatest number of job ids in one request."""
 
 
 @contextmanager
 def controller() -> Iterator[Controllers]:
-    """Connect to the controller that the environment names."""
+    """Context manager that connects to the controller that the environment names."""
     transport = open_transport()
     try:
         yield transport
@@ -55,9 +55,9 @@ def job_rows(
     since: float | None = None,
     until: float | None = None,
 ) -> Rows:
-    """Return jobs as dicts from column name to value, with these columns and with `now` and `cluster`, which
-    are the same for all jobs. The arguments after `columns` select jobs as the parameters of the route
-    /v1/job-table do.
+    """Return jobs as dicts from column name to value. Each dict has these columns, and `now` and `cluster`,
+    which are the same for all jobs. The arguments after `columns` select jobs; they are parameters of the
+    route /v1/job-table.
     """
     query: list[tuple[str, Any]] = [("column", name) for name in dict.fromkeys(("label", *columns))]
     query += [("user", user) for user in users]

@@ -28,9 +28,7 @@ def array_task(job: Row) -> str:
 
 
 def node_list(job: Row) -> str:
-    """Return the nodes that a job holds or held, as a host list such as n[1-4]; empty if the job has not
-    started.
-    """
+    """Return the nodes that a job holds or held, as a host list such as n[1-4]; empty if it has held none."""
     held = job["held"]
     if len(held) == 1:
         name: str = held[0][0]
@@ -43,8 +41,8 @@ def batch_host(job: Row) -> str:
 
 
 def used_s(job: Row) -> float:
-    """Return the run time of the last attempt in seconds. For a running job, the controller's time `now` is
-    the end.
+    """Return the run time of the last attempt in seconds; 0 before the first start. The run time of a running
+    job ends at the controller's time `now`.
     """
     if job["started_at"] is None:
         return 0.0
@@ -53,8 +51,8 @@ def used_s(job: Row) -> float:
 
 
 def start(job: Row) -> float | None:
-    """Return the real start of a job. Return the end of a job that ended before its start. For a waiting job,
-    return its estimated start or else its begin time; None if it has neither.
+    """Return the real start of a job. For a job that ended before its start, return its end. For a waiting
+    job, return its estimated start, otherwise its begin time; None if it has neither.
     """
     if job["started_at"] is not None:
         return float(job["started_at"])
@@ -66,8 +64,8 @@ def start(job: Row) -> float | None:
 
 
 def end(job: Row) -> float | None:
-    """Return the real end of a job. For a job that has not ended, return the start plus the time limit; None
-    without a start or a limit.
+    """Return the real end of a job. For a job that has not ended, return its real or estimated start plus its
+    time limit; None if one of the two is unknown.
     """
     if job["ended_at"] is not None:
         return float(job["ended_at"])
@@ -100,8 +98,8 @@ def gres_per_node(job: Row) -> str:
 
 
 def output_file(job: Row, stream: str) -> str:
-    """Return the path of the file for `stream` (output or error). Without a file for stderr, return the file
-    for stdout, because this file then contains both; without any file, /dev/null.
+    """Return the path of the file for `stream`, which is `output` or `error`. Without a file for stderr,
+    return the file for stdout, because this file then contains both; without any file, /dev/null.
     """
     pattern = job[stream] or job["output"]
     if not pattern:
@@ -125,8 +123,8 @@ def priority(job: Row) -> int:
 
 
 _NO_FILES = ("", "wrap", "sbatch")
-"""Values of the column `script` that are not the name of a file: no script, a script from --wrap, a script
-from stdin.
+"""Values of the column `script` that are not the name of a file: empty for no script, `wrap` for a script
+from --wrap, and `sbatch` for a script from stdin.
 """
 
 
@@ -140,9 +138,8 @@ def task_cpus(job: Row) -> int:
 
 
 def grouped(jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the jobs, with up to three common rows for the elements of an array that have not started: one
-    row for its waiting elements, one for its held elements, and one for elements that were cancelled before
-    their start.
+    """Return the jobs, but only one common row for all elements of an array that have not started and are in
+    the same state: waiting, held by the user, held by an operator, or cancelled.
 
     Such a row has a display id like 7_[1-3%2]: elements 1 to 3, of which 2 may run at a time. The jobs must
     have the columns in GROUP_COLUMNS.

@@ -31,7 +31,7 @@ OPTIONS = (
     Option("delimiter", "", help="The separator of --parsable and --parsable2. Default: '|'."),
     switch("duplicates", "D"),
     switch("helpformat", "e", "List all fields of --format."),
-    Option("endtime", "E", help="Only jobs that were submitted before this time."),
+    Option("endtime", "E", help="Only jobs that were submitted at or before this time."),
     switch("federation"),
     Option("file", "f"),
     Option("gid", "g", help="Only jobs of users in these groups (names or gids)."),
@@ -58,7 +58,12 @@ OPTIONS = (
     Option("qos", "q", help="Only jobs with these qualities of service."),
     Option("partition", "r", help="Only jobs of these partitions (queues)."),
     Option("state", "s", help="Only jobs in these states, such as CD,F."),
-    Option("starttime", "S", help="Only jobs that had not ended at this time. The default is last midnight."),
+    Option(
+        "starttime",
+        "S",
+        help="Only jobs that had not ended at this time. Default: last midnight; "
+        "with --state and without --endtime: now.",
+    ),
     switch("truncate", "T"),
     Option("uid", "u", help="Only jobs of these users (names or uids), such as ada,1000."),
     Option("user"),
@@ -142,8 +147,9 @@ def job_steps(program: str, texts: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def _named_step(row: dict[str, object], wanted: dict[str, set[str]]) -> bool:
-    """Return False if --jobs names other steps of the row's job, but neither this step nor the job without a
-    step. `wanted` has the named steps of each named job.
+    """Return True if the row passes --jobs: if `wanted` does not have the job, names the job without a step,
+    or names this step. `wanted` is a dict from each job in --jobs to the set of its named steps; an empty
+    text in this set means the job without a step.
     """
     for name in (row["label"], str(row["id"])):
         if name in wanted:
@@ -152,7 +158,7 @@ def _named_step(row: dict[str, object], wanted: dict[str, set[str]]) -> bool:
 
 
 def _jobs(arguments: Arguments, needs: list[str], steps: list[tuple[str, str]]) -> Rows:
-    """Return the jobs that the command line selects, with the elements of an array that have not started in
+    """Return the jobs that the command line selects. The elements of an array that have not started are in
     common rows (see `grouped`).
     """
     now = time.time()
@@ -254,8 +260,8 @@ def _states(text: str) -> frozenset[str] | None:
 
 def _users(arguments: Arguments, named: bool) -> list[str]:
     """Return the users whose jobs are listed; empty for all users. By default, root sees the jobs of all
-    users, and any other user only its own jobs. --allusers, --user or the name of a job (`named`) overrides
-    this default.
+    users, and any other user only its own jobs. --allusers, --user and --jobs (`named` is True) override this
+    default.
     """
     text = arguments.last("uid") or arguments.last("user")
     if text and text != "-1":

@@ -45,13 +45,13 @@ FIELDS = (
     *map(_same, ("S:SITE", "A:AGE", "B:ASSOC", "F:FAIRSHARE", "J:JOBSIZE", "P:PARTITION", "Q:QOS", "N:NICE")),
     _same("T:TRES"),
 )
-"""The fields of sprio. The parts of the priority, such as AGE, are 0 or empty, because in Corral the order
-plugin ranks the jobs of the queue, and not a sum of such parts. `corral explain` shows why a job waits.
+"""The fields of sprio. The parts of the priority, such as AGE, are 0 or empty: in Corral, the order plugin
+ranks the jobs of the queue, and it does not add such parts. `corral explain` shows why a job waits.
 """
 
 
 def main(words: list[str]) -> int:
-    """Run sprio."""
+    """Print the priorities of the waiting jobs that the options select. Return exit code 0."""
     arguments = parse(OPTIONS, words)
     if prints_only_help(arguments, USAGE, OPTIONS):
         return 0

@@ -31,7 +31,7 @@ OPTIONS = (
     switch("federation"),
     switch("noheader", "h", "Print no header."),
     switch("hide"),
-    Option("iterate", "i", help="Print the list again every so many seconds."),
+    Option("iterate", "i", help="Print the list again every VALUE seconds."),
     Option("jobs", "j", Value.OPTIONAL, "Only these jobs, such as 7,8_[1-3]."),
     switch("json", "", "Print JSON."),
     switch("yaml", "", "Print YAML."),
@@ -67,11 +67,13 @@ LONG = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
 START = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R"
 DEFAULT_SORT = "P,t,-p"
 MIN_JOB_AGE_S = 300
-"""Seconds after its end for which a job is listed if its state is requested."""
+"""squeue lists an ended job for this many seconds after its end, if --states selects its state."""
 
 
 def main(words: list[str]) -> int:
-    """Run squeue. Return 1 if --jobs names only one job and this job is unknown or ended long ago."""
+    """Print the jobs once, or with --iterate again and again. Return 1 if --jobs names only one job, and this
+    job is unknown or ended more than MIN_JOB_AGE_S seconds ago.
+    """
     arguments = _with_environment(parse(OPTIONS, words))
     if prints_only_help(arguments, USAGE, OPTIONS):
         return 0
@@ -102,7 +104,8 @@ _ENVIRONMENT = {
 
 def _with_environment(arguments: Arguments) -> Arguments:
     """Return the arguments with the options that environment variables set. An option on the command line
-    overrides the variable.
+    overrides its variable. A word after -j or -s without a value becomes the value. Raise SlurmError for any
+    other word.
     """
     for name in ("node", "nodes", "nodelist"):
         if name != "nodelist" and arguments.has(name):
@@ -190,7 +193,9 @@ def _format(arguments: Arguments) -> Format:
 
 
 def job_words(text: str) -> list[str]:
-    """Return the ids in a text such as 7,8_[1-3],9.0. Raise SlurmError if an id is invalid."""
+    """Return the job ids in a text such as 7,8_[1-3],9.0; for the step 9.0, the id of its job. Raise
+    SlurmError if an id is invalid.
+    """
     import re
 
     found = []
@@ -218,8 +223,8 @@ def user_names(text: str) -> list[str]:
 
 
 def _jobs(arguments: Arguments, needs: tuple[str, ...], sort: str) -> Rows | None:
-    """Return the jobs that the command line selects; None if --jobs names only one job and this job is not
-    found.
+    """Return the jobs that the command line selects. Return None if --jobs names only one job, and this job
+    is unknown or ended more than MIN_JOB_AGE_S seconds ago.
     """
     states = _states(arguments)
     words = job_words(arguments.last("jobs")) if arguments.last("jobs") else []
@@ -272,7 +277,7 @@ def _jobs(arguments: Arguments, needs: tuple[str, ...], sort: str) -> Rows | Non
 
 
 def _require_nodes(names: set[str], transport: Controllers) -> None:
-    """Raise SlurmError for a name that no node has."""
+    """Raise SlurmError if a name in `names` is the name of no node."""
     known = {node["name"] for node in ask(transport, "/v1/nodes")["nodes"]}
     for name in sorted(names - known):
         raise SlurmError("'sinfo -N' lists the nodes", f"Invalid node name {name}")
@@ -304,8 +309,8 @@ _SORT_COLUMNS = {
 
 
 def _check_sort(sort: str) -> None:
-    """Raise SlurmError if `sort`, such as P,-i, contains a word that is not the letter of a field, with or
-    without a sign.
+    """Raise SlurmError if a word in `sort`, such as P,-i, is not the letter of a field. A sign before the
+    letter is allowed.
     """
     letters = {field.letter for field in FIELDS} | {"p", "Q"}
     for word in sort.split(","):

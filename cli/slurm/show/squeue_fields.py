@@ -35,8 +35,8 @@ Row = Mapping[str, Any]
 
 
 def label(job: Row) -> str:
-    """Return the display id of the job; for waiting elements of an array in one line, an id such as
-    7_[1-3%2].
+    """Return the display id of a job, such as 7 or 7_1. For a common row of waiting elements of an array, the
+    id is a text such as 7_[1-3%2].
     """
     text: str = job["label"]
     return text

@@ -41,7 +41,9 @@ COLUMNS = choose(_NAMES, accounting_fields.COLUMNS)[0]
 
 
 def main(words: list[str]) -> int:
-    """Run sstat. As in Slurm, a job that does not run gives an error message, and the exit code is 0."""
+    """Print the usage of running steps. As in Slurm, a job that does not run gives an error message, and the
+    exit code is 0 in any case.
+    """
     arguments = parse(OPTIONS, words)
     if prints_only_help(arguments, "sstat [OPTIONS] -j JOB[.STEP]", OPTIONS):
         return 0

@@ -21,8 +21,8 @@ STEP_COLUMNS = (
 
 
 def step_rows(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield a row for each recorded step of a job. The row has the columns of the job; columns such as `held`
-    and `started_at` have the values of the step.
+    """Yield a row for each recorded step of a job. The row has the columns of the job, but columns such as
+    `held` and `started_at` have the values of the step.
 
     A step holds the job's resources on the nodes of the step, as in Slurm.
     """

@@ -22,21 +22,23 @@ from wire.agent.steps import VERSION, StepCall, StepHello, StepNumber, socket_pa
 from wire.job.steps import Step
 
 AGENT_S = 60.0
-"""The most seconds for which srun waits for the agent. srun waits, because the agent does not listen while
-the controller is restarted.
+"""srun waits at most this many seconds for the agent, because the agent does not listen while the controller
+is restarted.
 """
 _ANSWER_S = 5.0
 _RETRY_S = 0.25
 _MOST_LOST = 6
-"""If the agent closes the connection more often than this without an answer, srun gives up, because the agent
-does not accept this process.
+"""srun gives up after the agent has closed more than this number of connections without an answer. The agent
+then does not accept this process.
 """
 _READ = 1 << 16
 
 
 @dataclass(frozen=True)
 class ConnectionLost:
-    """The agent has closed the connection number `connection` before it has answered with a step number."""
+    """Returned instead of an answer: the agent has closed the connection with the number `connection` before
+    it has sent the number of the step.
+    """
 
     connection: int
 
@@ -67,13 +69,14 @@ class AgentLink:
         self._step = Step()
         self._calls = 1_000_000_000
         self._connections = 0
-        """The number of the last connection that `connect` has made. Only that connection can have answered
-        the last call, and its loss answers the call too, whether the loss came before the call or after it.
+        """The number of the newest connection. Only this connection can bring the answer to the last call of
+        `record`. If it is lost, before or after this call, no answer comes, and `_await_answer` returns the
+        loss. The loss of an earlier connection is ignored.
         """
         self._closed = False
         self._away_since = 0.0
         self.on_cancel: Callable[[], None] = lambda: None
-        """Called when a user cancels the step."""
+        """The function that is called when a user cancels the step."""
 
     @classmethod
     def find(cls, environment: Mapping[str, str]) -> AgentLink | None:
@@ -90,7 +93,7 @@ class AgentLink:
                     return cls(path, attempt, environment.get("CORRAL_MARK", ""))
         return None
 
-    # --- the step ---
+    # --- the record of the step ---
 
     def connect(self) -> None:
         sock = self._connect(time.monotonic() + AGENT_S)
@@ -108,22 +111,23 @@ class AgentLink:
             answer = None
             if sent or step.number < 0:
                 answer = self._await_answer(min(deadline, time.monotonic() + _ANSWER_S))
-            # In any other case, the thread of `_run` is connecting again, and no answer can come.
+            # If the call could not be sent for a step with a number, expect no answer, because the thread of
+            # `_run` is connecting again.
             if isinstance(answer, StepNumber):
                 if answer.error:
                     raise LinkLost(answer.error)
                 self._step = replace(step, number=answer.number)
                 return answer.number
-            # Count closed connections, and try again. The agent may have stopped just after srun connected;
-            # the agent that replaces it then answers.
+            # Count the closed connections, and try again: if the agent has stopped just after srun connected,
+            # the agent that replaces it will answer.
             lost += answer is not None
             if time.monotonic() >= deadline or lost > _MOST_LOST:
                 raise LinkLost("the agent of this node does not answer; it may be older than srun")
             time.sleep(_RETRY_S)
 
     def _await_answer(self, deadline: float) -> StepNumber | ConnectionLost | None:
-        """Return the answer to the last call, or the loss of the connection of this call; None if neither
-        has come before `deadline`.
+        """Return the answer to the last call, or the loss of the connection on which the answer would come;
+        None if neither has come before `deadline`.
         """
         while True:
             try:
@@ -166,7 +170,7 @@ class AgentLink:
                     self._sock.shutdown(socket.SHUT_RDWR)
                 self._sock.close()
 
-    # --- the connection ---
+    # --- the connection to the agent ---
 
     def _connect(self, deadline: float) -> socket.socket:
         """Connect to the agent, and prove that this process belongs to the attempt. Raise LinkLost if the
@@ -216,7 +220,7 @@ class AgentLink:
 
     def _run(self, sock: socket.socket, number: int) -> None:
         """Handle the messages of the connection until this link is closed. If the connection is lost, connect
-        to the restarted agent and continue.
+        to the restarted agent and continue; return if this agent does not answer in time.
 
         If the step has no number yet, return when the connection `number` is lost, because `record` makes the
         next connection.
@@ -238,7 +242,7 @@ class AgentLink:
             # moment.
             time.sleep(_RETRY_S)
             try:
-                # If tasks run on other nodes, try to connect to the restarted agent without a time limit.
+                # If tasks run on other nodes, try without a time limit to connect to the restarted agent.
                 sock = self._connect(math.inf if self._tasks else self._away_since + AGENT_S)
             except LinkLost:
                 return

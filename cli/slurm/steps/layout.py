@@ -57,6 +57,8 @@ def layout(arguments: Arguments, job_nodes: Sequence[str], environment: Mapping[
     4. Leave out nodes that would get no task. Divide the tasks evenly among the other nodes; if they cannot
        be divided evenly, the first nodes get one task more. With both -n and --ntasks-per-node, fill one node
        after the other.
+    5. Number the tasks of the first node, then those of the second, and so on. With --distribution=cyclic,
+       number the first task of each node, then the second of each node, and so on.
     """
     nodes = list(job_nodes)
     if arguments.has("nodelist"):

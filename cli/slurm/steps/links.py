@@ -48,12 +48,12 @@ class StepLink(Protocol):
         """Connect without recording a step. Raise LinkLost if the agent does not answer."""
 
     def record(self, step: Step) -> int:
-        """Record the beginning of a step without a number, or the end of a step with a number. Return the
+        """Record the beginning of the step if the step has no number yet, otherwise its end. Return the
         number of the step.
         """
 
     def update(self, step: Step) -> None:
-        """Report the usage of a running step until now, without waiting for an answer."""
+        """Report the usage of the running step since its start, without waiting for an answer."""
 
     def open(
         self,
@@ -68,7 +68,7 @@ class StepLink(Protocol):
         """
 
     def write(self, rank: int, data: bytes, *, end: bool = False, pmi: bool = False) -> None:
-        """Send bytes to the stdin of a task; with `pmi`, to its socket for PMI. With `end`, also end the
+        """Send bytes to the stdin of a task; with `pmi`, to its socket for PMI. With `end`, also close the
         stdin.
         """
 
@@ -160,8 +160,8 @@ class ApiLink:
             client.write_shell(self._shells[rank], ShellGiven(b64encode(data).decode(), end=end))
 
     def signal(self, number: int) -> None:  # noqa: ARG002
-        """End all tasks, because the API cannot send signals to the commands of `corral exec`, with which the
-        tasks run.
+        """End all tasks, because the API cannot send signals to them: each task runs as a command of `corral
+        exec`.
         """
         self.close()
 
@@ -176,9 +176,9 @@ class LinkLost(Exception):
 
 
 def node_of(job: str, environment: Mapping[str, str]) -> str:
-    """Return the node of this process if the process runs in the job; otherwise an empty text. SLURM_JOB_ID
-    does not show this: if salloc runs in a job, its command has the SLURM_JOB_ID of the allocation, but runs
-    in the job that contains salloc.
+    """Return the node of this process if the process runs in the job; otherwise an empty text. This is
+    decided by CORRAL_JOB_ID. SLURM_JOB_ID is not sufficient: if salloc runs in a job, its command has the
+    SLURM_JOB_ID of the allocation, but runs in the job that contains salloc.
     """
     return environment.get("SLURMD_NODENAME", "") if environment.get("CORRAL_JOB_ID") == job else ""
 

@@ -18,13 +18,13 @@ from wire.agent.steps import STEP_INPUT_WINDOW, InputTaken, RunTask, TaskAway
 
 _AGAIN_S = 1.0
 _START_S = 60.0
-"""A task fails if its node has not started it and does not answer this many seconds after `open`."""
+"""A task fails if, this many seconds after `open`, its node has not started it and does not answer."""
 
 
 @dataclass(eq=False)
 class _Stream:
-    """The input of a task. `taken` is the number of bytes that the task has taken, and `kept` are the bytes
-    after these.
+    """The input of a task. `taken` is the number of bytes that the task has taken. `kept` are the bytes after
+    these, which srun sends again after the loss of a connection.
     """
 
     taken: int = 0
@@ -62,8 +62,9 @@ class RemoteTasks:
 
     1. `open` sends RunTask. The first answer, InputTaken, means that the task exists, and contains the number
        of bytes of input that the task has taken. After this answer the task is connected.
-    2. `write` waits while the task has not taken STEP_INPUT_WINDOW bytes of stdin. Input is kept until the
-       task has taken it. Output is acknowledged after it is written.
+    2. `write` waits while STEP_INPUT_WINDOW bytes of stdin are on the way that the task has not taken yet.
+       Input is kept until the task has taken it. srun acknowledges output of the task after it has written
+       it.
     3. When the connection to the agent is lost, no task is connected. After the next connection, send RunTask
        with the number of output bytes that have arrived. The answer contains the byte from which to send the
        input again. Keep signals until this answer, and then send them.
@@ -101,8 +102,8 @@ class RemoteTasks:
                 task.asked = task.connected = False
 
     def write(self, rank: int, data: bytes, *, end: bool, pmi: bool) -> None:
-        """Send bytes to the stdin of a task; with `pmi`, to its socket for PMI. For stdin, first wait until
-        fewer than STEP_INPUT_WINDOW bytes are not taken.
+        """Send bytes to the stdin of a task; with `pmi`, to its socket for PMI. For stdin, first wait while
+        the task still has to take STEP_INPUT_WINDOW bytes that were sent before.
         """
         with self._changed:
             task = self._tasks.get(rank)

@@ -48,8 +48,8 @@ class TaskCommand:
 
 @dataclass
 class _Ends:
-    """The ends of the tasks that have ended. `ends` is a dict from rank to TaskEnd, and `changed` is notified
-    of each new end.
+    """How the ended tasks of the step have ended. `ends` is a dict from rank to TaskEnd, and `changed` is
+    notified when a task ends.
     """
 
     ends: dict[int, TaskEnd] = field(default_factory=dict)
@@ -289,7 +289,7 @@ class StepTasks:
     def _aborted(self, rank: int, code: int) -> None:
         self._kill(f"task {rank} has called MPI_Abort with {code}")
 
-    # --- output, ends and signals ---
+    # --- ends of tasks, messages to the user, and signals ---
 
     def _ended(self, task: Task, end: TaskEnd) -> None:
         if end.code < 0 and not self._killed:
@@ -335,7 +335,7 @@ class StepTasks:
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """Context manager that passes the signals in _FORWARDED, which srun receives, on to the tasks."""
+        """Context manager that sends the signals in _FORWARDED to the tasks when srun receives them."""
         handler: Any = lambda number, _: self._pass_on(number)  # noqa: E731
         before = {number: signal.signal(number, handler) for number in _FORWARDED}
         try:
@@ -359,8 +359,8 @@ def _copy(pipe: IO[bytes], sink: Callable[[bytes], None]) -> None:
 
 
 def _feed(link: StepLink, rank: int, source: int, file: Any) -> None:
-    """Send the bytes from the file descriptor `source` to the stdin of a task on another node until they end.
-    Then close `file`, the open file of this descriptor, unless it is None.
+    """Send the bytes from the file descriptor `source` to the stdin of a task on another node, until the end
+    of the file. Then close `file`, the open file of this descriptor, unless it is None.
     """
     with suppress(OSError):
         while data := os.read(source, _READ):

@@ -29,7 +29,7 @@ OPTIONS = (
 USAGE = "sbcast [OPTIONS] SOURCE DEST"
 _CHUNK = 1 << 20
 _AHEAD = 4
-"""sbcast sends the next chunk to a node only if the node has written all but this many of the sent chunks.
+"""sbcast sends the next chunk to a node only if the node has written all sent chunks except the last _AHEAD.
 This limits the memory that the agents need.
 """
 _RECEIVE = (

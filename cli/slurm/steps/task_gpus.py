@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class GpuSlice:
-    """The GPUs of a task: from number `first` to number `last` of the job's GPUs on the node of the task,
-    counted from 1. Both are 0 for a task without GPUs. `of_step` is the number of GPUs that all tasks of the
-    step on this node have together.
+    """The GPUs of one task. The job's GPUs on the node of the task are counted from 1; the task gets those
+    from number `first` to number `last`. Both are 0 for a task without GPUs. `of_step` is the number of GPUs
+    that all tasks of the step on this node have together.
     """
 
     first: int

@@ -9,8 +9,8 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def tree_use(root: int) -> tuple[float, int]:
-    """Return the CPU time of a process, its descendants and their ended children in seconds, and the peak
-    memory of the largest of the running processes in KiB.
+    """Return two figures of a process and its descendants: their CPU time in seconds, with the CPU time of
+    their ended children, and the peak memory in KiB of the running process with the highest peak.
     """
     cpu_s, peak = 0.0, 0
     for pid in _tree([root]):

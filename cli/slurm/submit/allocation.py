@@ -27,9 +27,9 @@ _HOLDER = (
     f'f=/tmp/corral-allocation-${ALLOCATION_VARIABLE}; mkfifo -m 600 "$f" || exit 1; '
     'read -r code < "$f"; rm -f "$f"; exit "${code:-0}"'
 )
-"""The command of the job. It creates a named pipe, waits for an exit code in the pipe, and exits with this
-code. The name of the pipe is random, because other users of the host could otherwise guess the name and
-create a file or a link there.
+"""The command of the job that holds the nodes. It creates a named pipe, waits for an exit code in the pipe,
+and exits with this code. The name of the pipe is random, because other users of the host could otherwise
+guess the name and create a file or a link there.
 """
 _FINISH = (
     f"f=/tmp/corral-allocation-${ALLOCATION_VARIABLE}; n=0; "
@@ -38,7 +38,9 @@ _FINISH = (
 
 
 def nodes_of(job: str) -> str:
-    """Return the nodes of a running job as a host list, such as n[1-4]."""
+    """Return the nodes of a running job as a host list, such as n[1-4]. Raise SlurmError if the job holds
+    none.
+    """
     with Client() as client:
         held = client.job(job).job.held
     if not held:
@@ -48,7 +50,7 @@ def nodes_of(job: str) -> str:
 
 class Allocation:
     """Context manager that submits a job and waits until the job runs. The end of the `with` block ends the
-    job with the exit code `code`.
+    job with the exit code `code`. An exception in the block cancels the job.
     """
 
     def __init__(
@@ -132,7 +134,7 @@ class Allocation:
             with Client() as client:
                 client.cancel(self.job)
         except (Refused, Unreachable):
-            # Ignore the error, because the job has ended already, or the user must cancel the job by hand.
+            # Ignore the error. If the job has not ended, the user must cancel it by hand.
             pass
 
     def _say(self, sentence: str) -> None:

@@ -20,11 +20,13 @@ def with_partition(job: BatchJob, action: str) -> BatchJob:
 
     1. Ask for a preview of the job in each partition. A partition that refuses the job, for example because
        of its time limit, is left out. An unknown partition is an error, as in Slurm.
-    2. Ask for the expected start of the job in each of the other partitions. If several starts are equal, or
-       no start is known, choose the partition that is named first.
+    2. Ask for the expected start of the job in each of the remaining partitions, and choose the partition
+       with the earliest start. If several starts are equal, or no start is known, choose the partition that
+       is named first.
 
-    Raise SlurmError if a partition is unknown, or with the reason of the first partition if all partitions
-    refuse the job. `action` begins the last line of the error.
+    Raise SlurmError if a partition is unknown. If all partitions refuse the job, raise SlurmError with the
+    reason of the first partition. `action`, such as `Batch job submission failed`, begins the last line of
+    the error.
 
     Cost: two requests for each partition.
 

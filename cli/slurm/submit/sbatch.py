@@ -60,8 +60,8 @@ def main(words: list[str]) -> int:
 
 
 def require_reservations(job: BatchJob, action: str) -> None:
-    """Raise SlurmError if the job names a reservation that does not exist. `action` begins the last line of
-    the error.
+    """Raise SlurmError if the job names a reservation that does not exist. `action`, such as `Batch job
+    submission failed`, begins the last line of the error.
     """
     if not job.reservations:
         return
@@ -74,8 +74,9 @@ def require_reservations(job: BatchJob, action: str) -> None:
 
 
 def in_best_partition(job: BatchJob, action: str) -> BatchJob:
-    """Return the job; if it names several partitions, with the partition in which it is expected to start
-    first. `action` begins the last line of an error.
+    """If the job names several partitions, return it with the partition in which it is expected to start
+    first; otherwise return it unchanged. `action`, such as `Batch job submission failed`, begins the last
+    line of an error.
     """
     if not job.partitions:
         return job
@@ -164,7 +165,9 @@ def _text(file: BinaryIO) -> str:
 
 
 def with_singleton(spec: JobSpec) -> JobSpec:
-    """Return the job with a dependency on the end of each active job that has its name and its user."""
+    """Return the job with the condition that it starts after the end of each active job that has its name and
+    its user (--dependency=singleton).
+    """
     from cli.jobs.selection import pages
     from wire.http.client import Client
 
@@ -177,7 +180,7 @@ def with_singleton(spec: JobSpec) -> JobSpec:
 
 def _test(spec: JobSpec) -> int:
     """Print the expected start of the job, or the reason why the controller refuses the job. Return the exit
-    code.
+    code: 0, or 1 for a refused job.
     """
     try:
         print(f"sbatch: {_forecast(spec)}", file=sys.stderr)

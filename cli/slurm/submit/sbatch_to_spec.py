@@ -24,7 +24,7 @@ _OWN = frozenset(("--parsable", "--quiet", "--test-only", "--verbose", "--wrap")
 """Options for the command sbatch itself, which do not describe the job."""
 _FLAGS = frozenset(f"--{option.name}" for option in JOB_OPTIONS)
 _SILENT = frozenset(("--wckey", "--oversubscribe", "--share", "--ignore-pbs", "--get-user-env"))
-"""Options that have no effect in Corral, and about which sbatch prints no warning."""
+"""Options that have no effect in Corral. sbatch prints no warning about them."""
 _RUN_FILE = (
     'f=$(mktemp) || exit 1; trap \'rm -f "$f"\' EXIT; printf %s "$1" > "$f"; shift; {interpreter} "$f" "$@"'
 )
@@ -66,7 +66,7 @@ class BatchJob:
     flags: frozenset[str] = frozenset()
     """The options in `_OWN`, such as --parsable, that the user or the script has set."""
     reservations: tuple[str, ...] = ()
-    """The reservations of --reservation. The job is refused if one of them does not exist."""
+    """The names in --reservation. sbatch refuses the job if one of these reservations does not exist."""
     partitions: tuple[str, ...] = ()
     """The partitions of --partition if it names several; `spec` has the first of them."""
 
@@ -123,7 +123,7 @@ def _job(command: tuple[str, ...], options: list[Option], corral: Layer, request
     noted = (warning for warning in translated.warnings if not _SILENT & set(warning.split()))
     named = given["--reservation"].value if "--reservation" in given else ""
     reservations = tuple(filter(None, (named or "").split(",")))
-    # A #CORRAL line of the script overrides --partition.
+    # If a #CORRAL line of the script has set another queue, ignore the list of --partition.
     partitions = partitions if partitions and spec.queue == partitions[0] else ()
     several = (f"--reservation: only {reservations[0]} is used",) if len(reservations) > 1 else ()
     return BatchJob(spec, (*noted, *several), translated.wait, singleton, flags, reservations, partitions)
@@ -212,7 +212,9 @@ def _with_first_partition(options: list[Option]) -> tuple[list[Option], tuple[st
 
 
 def _defaults(given: Mapping[str, Option], request: BatchRequest) -> list[Option]:
-    """Return the default options of sbatch. Options that the user has written override these."""
+    """Return the options that sbatch has by default: --output, --chdir and --export=ALL. Options that the
+    user has written override these.
+    """
     output = "slurm-%A_%a.out" if "--array" in given else "slurm-%j.out"
     found = [Option("--output", output, COMMAND_LINE), Option("--chdir", request.directory, COMMAND_LINE)]
     if "--export" not in given:
@@ -267,8 +269,8 @@ def _wrong(problem: str) -> str:
 
 
 def _slurm_variables(request: BatchRequest) -> dict[str, str]:
-    """Return the environment variables with the directory and the host of sbatch, which only sbatch knows,
-    and with the address of the controller, so that the job can use Slurm's commands.
+    """Return environment variables that only sbatch can set: the directory and the host of sbatch, and the
+    address of the controller, so that the job can use Slurm's commands.
     """
     return {
         "SLURM_SUBMIT_DIR": request.directory,

@@ -50,7 +50,7 @@ STEP_OPTIONS = (
     Option("threads", "T"),
     switch("unbuffered", "u"),
     switch("verbose", "v"),
-    Option("wait", "W", help="End all tasks this many seconds after the first task has ended."),
+    Option("wait", "W", help="End all tasks VALUE seconds after the first task has ended."),
 )
 OPTIONS = (*JOB_OPTIONS, *STEP_OPTIONS, *COMMON)
 STEP_NAMES = frozenset(option.name for option in STEP_OPTIONS)
@@ -107,7 +107,9 @@ def _outside(arguments: Arguments, environment: dict[str, str]) -> int:
 
 
 def run_step(arguments: Arguments, job: str, nodes: list[str], environment: dict[str, str]) -> int:
-    """Run the tasks of a step on the nodes of a job. Return the highest exit code of the tasks."""
+    """Run the tasks of a step on the nodes of a job. Return the highest exit code of the tasks. With --pty in
+    a terminal, run only task 0.
+    """
     step = layout(arguments, nodes, environment)
     if arguments.has("pty") and os.isatty(0):
         return _in_terminal(arguments, job, step, environment)
@@ -161,14 +163,14 @@ def _step(arguments: Arguments, step: StepLayout, environment: Mapping[str, str]
 
 
 UNRECORDED = 100_000
-"""A step that could not be recorded has a number above this one."""
+"""A step that could not be recorded gets a number above this number."""
 
 
 def _begin(job: str, planned: Step, step: StepLayout, environment: Mapping[str, str]) -> tuple[StepLink, int]:
     """Record that a step begins. Return the link that recorded the step, and the number of the step.
 
-    If neither the agent nor the controller answers, raise SlurmError for a step with tasks on other nodes. A
-    step on this node alone runs without a record.
+    If the step cannot be recorded, raise SlurmError if it has tasks on other nodes. A step on this node alone
+    runs without a record.
     """
     from wire.http.transport import Refused, Unreachable
 
@@ -311,8 +313,8 @@ def _in_terminal(arguments: Arguments, job: str, step: StepLayout, environment: 
 
 
 def _beside(words: list[str], environment: dict[str, str], node: str) -> int:
-    """Run a command as a child process in the terminal of srun, and return its exit code. Ctrl-C reaches the
-    command and does not end srun.
+    """Run a command as a child process in the terminal of srun, and return its exit code. Ctrl-C reaches only
+    the command, because srun ignores it.
     """
     import subprocess
 

@@ -10,7 +10,7 @@ _ANY_NODE = frozenset(("gpu", "gpus"))
 """Features that every node with GPUs has."""
 MOST_WORDS = 200
 MOST_SETS = 1_000
-"""The most sets of features that an expression may give."""
+"""An expression that would give more sets of features than this is an error."""
 _CLOSING = {"(": ")", "[": "]"}
 Sets = list[frozenset[str]]
 

@@ -44,11 +44,11 @@ def translate(found: list[Option]) -> Translation:
     """Translate all #SBATCH options of a script together, because tasks, CPUs, GPUs and memory depend on each
     other.
 
-    1. If an option is written twice, the last value is used, as in Slurm.
-    2. An option that makes no difference in Corral gives a warning. An option that Corral does not have is an
-       error.
-    3. Options that do not depend on other options are translated one by one.
-    4. Nodes, tasks, CPUs, GPUs and memory are computed together, because Slurm counts per task and Corral per
+    1. If an option is written twice, use the last value, as in Slurm.
+    2. Give a warning for an option that makes no difference in Corral. An option that Corral does not have is
+       an error.
+    3. Translate each option that does not depend on other options.
+    4. Compute nodes, tasks, CPUs, GPUs and memory together, because Slurm counts per task and Corral per
        node.
 
     Example: `--nodes=2 --ntasks-per-node=4 --cpus-per-task=4 --mem-per-cpu=2G` becomes 16 CPUs and 32 GiB on
@@ -57,7 +57,7 @@ def translate(found: list[Option]) -> Translation:
     translation = Translation()
     if not found:
         return translation
-    # Keep the last value of each option, in the order in which the options first appear.
+    # A later value of an option replaces an earlier one, but the option stays at its first place.
     last = {option.flag: option for option in found}
     sizes: dict[str, Option] = {}
     for option in last.values():
@@ -107,7 +107,8 @@ def _one(option: Option, translation: Translation, others: dict[str, Option]) ->
 
 def _keep_typed_gpus(translation: Translation) -> None:
     """Remove the GPU models of --constraint if --gres or another option requests GPUs of one type. In Slurm a
-    node must meet both options, but Corral takes a list of models as alternatives.
+    node must meet both options, but Corral takes a list of models as alternatives. It is an error if
+    --constraint excludes the requested type.
     """
     models = [(text.source, text.text) for name, text in translation.pairs if name == "gpu_model"]
     allowed = {model.lower() for source, model in models if source.endswith(": --constraint")}
@@ -140,7 +141,7 @@ def _as(name: str) -> Callable[[str], Pairs]:
 
 def _time(text: str) -> Pairs:
     """Convert the value of --time. In Slurm, a number without a unit is minutes, and 10:30 is minutes and
-    seconds.
+    seconds. UNLIMITED and 0 mean no limit.
     """
     if text.upper() in ("UNLIMITED", "INFINITE", "0"):
         return []
@@ -155,7 +156,7 @@ def _time(text: str) -> Pairs:
 
 def _export(text: str) -> Pairs:
     """Convert the value of --export. With NONE, as in NONE,HOME, the job gets only the variables that are
-    named beside NONE.
+    named in the same list.
     """
     names = [name for name in text.split(",") if name not in ("", "NIL")]
     if "NONE" in names:
@@ -201,8 +202,8 @@ def _licences(text: str) -> Pairs:
 
 
 def _signal(text: str) -> Pairs:
-    """Convert the value of --signal: `B:USR1@120` means USR1, 120 s before the time limit. Unlike Slurm,
-    Corral sends the signal to all processes of the job with a handler for this signal.
+    """Convert the value of --signal: `B:USR1@120` means USR1, 120 s before the time limit; without a number,
+    60 s. Unlike Slurm, Corral sends the signal to all processes of the job with a handler for this signal.
     """
     match = _SIGNAL.fullmatch(text)
     if match is None:
@@ -217,8 +218,8 @@ def _signal(text: str) -> Pairs:
 
 
 def _kill_on_invalid_dep(text: str) -> Pairs:
-    """Raise _Harmless for any value of --kill-on-invalid-dep, because in Corral the configuration decides
-    whether jobs that can never start are cancelled.
+    """Raise _Harmless with a warning for any value of --kill-on-invalid-dep, because in Corral the
+    configuration decides whether jobs that can never start are cancelled.
     """
     if text == "yes":
         raise _Harmless(

@@ -78,7 +78,7 @@ JOB_OPTIONS = (
     Option("ntasks-per-gpu", help="Tasks for each GPU."),
     Option("ntasks-per-node", help="Tasks on each node."),
     Option("ntasks-per-socket"),
-    Option("open-mode", help="Write to output files with 'append' or 'truncate'."),
+    Option("open-mode", help="How to open output files: append or truncate."),
     Option("output", "o", help="File for stdout. Default: slurm-%j.out."),
     switch("overcommit", "O"),
     switch("oversubscribe", "s"),

@@ -107,8 +107,8 @@ class Sizes:
                 self._translation.pairs.append(("env", OptionText(f"{name}={value}", name)))
 
     def _nodes(self) -> tuple[int | None, int | None]:
-        """Return the number of nodes, and the least number of nodes (the MIN of --nodes=MIN-MAX). A number
-        that the script does not set is None.
+        """Return the number of nodes (for --nodes=MIN-MAX, this is MAX), and the least number of nodes (MIN).
+        A number that the script does not set is None.
         """
         option = self._options.get("--nodes")
         if option is None:

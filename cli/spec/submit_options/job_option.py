@@ -18,7 +18,7 @@ from wire.job.start_conditions import Dependency
 
 @dataclass(frozen=True)
 class JobOption:
-    """One row of the table of job options. An option without a `metavar` is a switch; its text is true or
+    """One row of the table of job options. An option without a `metavar` is a switch, whose text is true or
     false.
     """
 

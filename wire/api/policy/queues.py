@@ -9,8 +9,8 @@ from wire.dataclass import dataclass
 
 @dataclass(frozen=True)
 class QueueDay:
-    """The numbers of jobs of a queue that started or ended in the last 24 hours. The period begins at
-    `since`, a full hour.
+    """The numbers of jobs of a queue that have started or ended since `since`. `since` is the begin of the
+    clock hour that contains the time 24 hours ago, so the period lasts 24 to 25 hours.
 
     A wait lasts from the time at which the job may start to its first start. The percentiles of waits are
     accurate to 12 %, and None if no job has started.
@@ -43,7 +43,7 @@ class QueueView:
     settings: Mapping[str, Any]
     """The keys that [queues.NAME] of scheduler.toml sets, with their values; empty without such a table."""
     day: Optional[QueueDay] = None
-    """The figures of the last 24 hours; None from a controller of an earlier version."""
+    """The figures of the last 24 to 25 hours (see QueueDay); None from a controller of an earlier version."""
 
 
 @dataclass(frozen=True)
