@@ -30,7 +30,7 @@ from wire.text import counted
 from wire.trusted_paths import UntrustedPath
 
 JOIN_S = 1.0
-"""Seconds between two tries to join a store whose tables the leader has not made yet."""
+"""Seconds between two tries to open a store whose tables the leading controller has not made yet."""
 EXIT_OK, EXIT_FAILED, EXIT_CONFIG = 0, 1, 2
 
 log = logging.getLogger("corral")
@@ -82,8 +82,8 @@ def main(config: str | None = None, *, new_cluster: bool = False) -> int:
 
 
 def _open_store(config: Config) -> Store | None:
-    """Open the store, as its leader or as a standby. If another controller leads that has not made the tables
-    of this version yet, wait. Return None if SIGTERM or SIGINT arrives meanwhile.
+    """Open the store, as its leader or as a standby. Wait while another controller leads and has not made the
+    tables of this version yet. Return None if SIGTERM or SIGINT arrives during the wait.
     """
     stopped = threading.Event()
     waiting = [signal.signal(each, lambda *_: stopped.set()) for each in (signal.SIGTERM, signal.SIGINT)]
@@ -185,7 +185,7 @@ def _links(daemon: Daemon) -> list[NodeLink]:
 
 def _on_sighup(reload: ConfigReload, *, had_terminal: bool) -> None:
     """Handle SIGHUP: if the controller's terminal was closed, stop the controller; otherwise read the
-    configuration again.
+    configuration again. A standby does not read it, but logs a warning.
     """
     if had_terminal and not _has_terminal():
         log.info("the terminal was closed: stopping")

@@ -350,7 +350,7 @@ class StepServer:
             if connection.key == key and connection.step == step:
                 self._write(connection, order)
 
-    # --- connections ---
+    # --- connections of srun ---
 
     def _number(self, connection: _Connection, request: int) -> int:
         self._last_request += 1

@@ -281,7 +281,7 @@ class TaskHost:
         self._requests.pop(task.request, None)
         task.request, task.alone_since = 0, time.monotonic()
 
-    # --- input ---
+    # --- input of tasks ---
 
     def _write(self, task: _Task, frame: ShellInput) -> None:
         try:

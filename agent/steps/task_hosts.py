@@ -146,7 +146,7 @@ class TaskHosts:
                 if self._hosts.get(host.key) is host:
                     self._loop.on_readable(host.sock.fileno(), partial(self._read, host))
 
-    # --- connections ---
+    # --- connections to task hosts ---
 
     def _connect(self, key: AttemptKey) -> Optional[_Host]:
         """Connect to the task host of an attempt. Return None if the attempt has no task host."""

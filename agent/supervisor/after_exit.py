@@ -99,8 +99,7 @@ def _keep_output_tail(launch: LaunchSpec) -> None:
         try:
             parts.append(run_and_read(launch, command, _TAIL_TIMEOUT_S)[1])
         except OSError:
-            # Continue without the ends of the output files, for example if the host cannot start another
-            # process.
+            # Store no part of the output files, for example because the host cannot start another process.
             return
     if not any(parts):
         return
@@ -108,7 +107,7 @@ def _keep_output_tail(launch: LaunchSpec) -> None:
     try:
         descriptor = os.open(f"{launch.directory}/{OUTPUT_TAIL}", flags, 0o600)
     except OSError:
-        return  # Continue without the ends of the output files, for example on a full disk.
+        return  # Store no part of the output files, for example because the disk is full.
     with open(descriptor, "w", encoding="utf-8", errors="replace") as file:
         file.write("\n".join(parts))
 

@@ -211,8 +211,8 @@ class Supervisor:
             ending.begin_ending(self, 0.0)
 
     def _wait_for_release(self) -> None:
-        """Record that this gang member is ready. Then wait for the file `go`, for a stop order or for the
-        end of the lease.
+        """Record that this gang member is ready. Then wait for the file `go`, which the agent writes when all
+        members are ready, for a stop order, or for the end of the lease.
         """
         ready = attempt_record.encode_fact("ready")
         self.record.write(ready)

@@ -45,7 +45,9 @@ class SupervisorWatch:
             pass
 
     def wake(self) -> None:
-        """Send SIGTERM, so that the supervisor reads its stop order or the file `go`."""
+        """Send SIGTERM, so that the supervisor reads its stop order or the file `go` (which lets a gang
+        member start).
+        """
         try:
             if self.descriptor is not None:
                 signal.pidfd_send_signal(self.descriptor, signal.SIGTERM)
@@ -100,7 +102,9 @@ class SupervisorWatches:
             os.close(watched.descriptor)
 
     def wake(self, key: AttemptKey) -> None:
-        """Let the supervisor of an attempt read its stop order or the file `go`."""
+        """Let the supervisor of an attempt read its stop order or the file `go` (which lets a gang member
+        start).
+        """
         self.watch_new()
         watched = self._watched.get(key)
         if watched is not None:

@@ -34,10 +34,10 @@ log = logging.getLogger("corral.audit")
 class AuditLog:
     """The audit log of one controller, in the directory `audit` of its state directory.
 
-    1. `record` adds a line to audit.jsonl. The hash of a line covers the hash of the line before, so that a
-       changed or deleted line in the middle shows.
-    2. The hash of the last line (the head) is logged at the start and once a day. Compare it with the head
-       that a log outside of this host has kept: a chain alone does not show that its end was cut off.
+    1. `record` adds a line to audit.jsonl. The hash of a line covers the hash of the line before, so that the
+       change or deletion of a line in the middle can be detected.
+    2. The hash of the last line (the head) is logged at the start and once a day. Operators compare it with
+       the head in a log on another host, because a chain alone does not show that its end was cut off.
     3. A file that has reached its size is renamed, and the oldest files beyond the limit are deleted.
     4. With `syslog`, each line is also sent to this unix socket. A line that the socket does not take at once
        is not sent, because a slow syslog must not delay requests.
@@ -70,7 +70,9 @@ class AuditLog:
             self._socket.close()
 
     def record(self, entry: AuditRecord) -> None:
-        """Add an entry. Its number and its hash are set here. Of many equal refusals, only some are added."""
+        """Add an entry with the next number and its hash. Of many equal refusals, add only some
+        (MOST_EQUAL).
+        """
         repeated = self._repeated(entry) if entry.status in (401, 403) else 0
         if repeated is None:
             return
@@ -95,7 +97,9 @@ class AuditLog:
             self._rotate()
 
     def page(self, after: int, limit: int) -> AuditPage:
-        """Return the entries after number `after`, and the first entry whose hash is wrong, if any."""
+        """Return up to `limit` entries after number `after`, and the number of the first entry whose hash is
+        wrong, if any.
+        """
         found: list[AuditRecord] = []
         broken, before = None, None
         for record in self._read(after):
@@ -157,7 +161,9 @@ class AuditLog:
 
 
 def chain_of(before: str, entry: AuditRecord) -> str:
-    """Return the hash of an entry whose field `chain` is empty, after the entry with the hash `before`."""
+    """Return the hash of `entry`, whose field `chain` must be empty. `before` is the hash of the entry before
+    it.
+    """
     return hashlib.sha256(f"{before}\n{dumps(encode(entry))}".encode("utf-8", "replace")).hexdigest()
 
 

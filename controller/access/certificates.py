@@ -108,7 +108,9 @@ def site_context(certificate: str, key: str) -> ssl.SSLContext:
 
 
 def fingerprint(pem: bytes) -> str:
-    """Return the SHA-256 hash of a certificate, in the form that clients print: `SHA256:` and 64 digits."""
+    """Return the SHA-256 hash of a certificate, in the form that clients print: `SHA256:` and 64 hexadecimal
+    digits.
+    """
     return f"SHA256:{hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem.decode())).hexdigest()}"
 
 
@@ -148,7 +150,7 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 def _load_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
     key = serialization.load_pem_private_key(pem, None)
-    assert isinstance(key, ec.EllipticCurvePrivateKey)  # The controller has made the key.
+    assert isinstance(key, ec.EllipticCurvePrivateKey)  # The controller made this EC key.
     return key
 
 
@@ -158,7 +160,9 @@ def _read(path: Path) -> bytes:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Replace the file, which only this user can read. A crash leaves the old file or the new one."""
+    """Replace a file that only the controller's user can read. After a crash, the file is the old one or the
+    new one.
+    """
     draft = path.with_name(f"{path.name}.new")
     with open(trusted_paths.open_file(str(draft), os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
         file.write(content)

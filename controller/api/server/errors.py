@@ -58,7 +58,7 @@ log = logging.getLogger("corral.api")
 
 
 class Rejected(Exception):
-    """Raised if a request is refused before the engine gets the request."""
+    """Raised if a handler or the engine refuses a request. The answer has the refusal."""
 
     def __init__(
         self, refusal: Refusal, status: int | None = None, headers: Mapping[str, str] | None = None

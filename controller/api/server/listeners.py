@@ -25,8 +25,9 @@ PAUSE_S = 1.0
 HANDSHAKE_S = 10.0
 """Seconds within which a TLS handshake must be complete."""
 MOST_HANDSHAKES, MOST_OF_ADDRESS = 256, 64
-"""The most TLS handshakes that may be open, in total and of one address. Beyond the total, a new connection
-replaces the oldest one."""
+"""The most TLS handshakes that may be open, in total and of one address. If the total is reached, a new
+connection replaces the oldest connection with an open handshake.
+"""
 LONGEST = 107
 """The most bytes that the kernel allows in the path of a unix socket."""
 

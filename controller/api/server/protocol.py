@@ -49,9 +49,9 @@ class ConnectionLimit:
        uid.
     2. Any other user, and all TCP clients together, may have at most half of the connections.
     3. The user of a TCP connection is unknown until a request with the API token arrives. If TCP connections
-       already use their half, a new TCP connection replaces the oldest one that has sent no token. So clients
-       without the token replace only connections of each other: a client with the token sends it long before
-       its connection is the oldest.
+       already use their half, a new TCP connection replaces the oldest TCP connection that has sent no token.
+       So clients without the token replace only connections of each other: a client with the token sends it
+       long before its connection is the oldest.
     4. Of the TCP connections that have sent no token, at most `per_address` may come from one address.
     5. All other connections are refused. At most PATIENCE refused connections at a time are open and get an
        error as the answer; further refused connections are closed at once.

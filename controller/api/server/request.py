@@ -44,8 +44,9 @@ class Parameter:
     """
 
     def value(self, texts: list[str]) -> Any:
-        """Parse the texts of this parameter in a URL. Raise Rejected if a single-valued parameter occurs
-        twice."""
+        """Parse the texts of this parameter in a URL. Raise Rejected if a text cannot be parsed, or if a
+        single-valued parameter occurs twice.
+        """
         if self.many:
             return tuple(self._read(text) for text in texts)
         if len(texts) > 1:

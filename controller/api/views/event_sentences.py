@@ -67,7 +67,7 @@ def _gpu(facts: Facts) -> str:
 
 
 def _fingerprint(key: str) -> str:
-    """Return the SHA256 fingerprint of a public key, in the format of ssh-keygen -l."""
+    """Return the SHA256 fingerprint of a public key, in the format of ssh-keygen -l; "?" for a wrong key."""
     try:
         digest = hashlib.sha256(base64.b64decode(key.split()[1])).digest()
     except (IndexError, ValueError):

@@ -114,7 +114,7 @@ class _JobUse:
 @dataclasses.dataclass(slots=True)
 class _TenantUse:
     """The number of GPUs that a tenant holds now, and the number that its running and waiting jobs demand
-    now. Also the GPU-seconds of both since the last closed step of ClusterAccounting.
+    now. Also the GPU-seconds of both numbers since the last closed step of ClusterAccounting.
     """
 
     since: float
@@ -171,7 +171,9 @@ class ClusterAccounting:
         # The length of a step must divide an hour, so that each step lies within one hour.
         self._step_s = max(each for each in range(1, HOUR_S + 1) if not HOUR_S % each and each <= step_s)
         self._settled_at: float | None = None
-        """The end of the last closed step; None before the first input."""
+        """The end of the last closed accounting step (period of `step_s` seconds); None before the first
+        input.
+        """
         self._saved_at = -math.inf
         self._idle: Mapping[IdleCause, float] = {IdleCause.NO_JOB: 1.0}
         """The last sample (idle GPUs by cause) that was not empty."""
@@ -191,7 +193,9 @@ class ClusterAccounting:
             self._recount(state, job.id, 0.0)
 
     def advance(self, engine: Engine, now: float) -> None:
-        """Close all steps that have ended by `now`. Call this method before the state changes at `now`."""
+        """Close all accounting steps (periods of `step_s` seconds) that have ended by `now`. Call this method
+        before the state changes at `now`.
+        """
         if now < self._starts_at:
             return
         self.last_input_at = now
@@ -203,8 +207,8 @@ class ClusterAccounting:
             self.close_until(engine, math.floor(now / self._step_s) * self._step_s)
 
     def close_until(self, engine: Engine, end: float) -> None:
-        """Close all steps until `end`, and begin a new step at `end`. The state must not have changed since
-        the last input.
+        """Add the GPU-hours until `end` to the figures, and begin a new accounting step at `end`. The state
+        must not have changed since the last input.
         """
         if self._settled_at is None or self._settled_at >= end:
             return

@@ -33,7 +33,7 @@ together under the name OTHERS.
 _zeros = partial(defaultdict[str, float], float)
 
 Tenant = tuple[str, str]
-"""(project, user)."""
+"""The project and the user."""
 OTHERS: Tenant = ("(others)", "(others)")
 
 

@@ -26,8 +26,8 @@ NOTE = "waits"
 LEAST_S = 3_600.0
 """No alarm is raised for a job that has waited less than this. Unit: seconds."""
 RECENT = 400
-"""The most waits of one group. When there are more, all counts of the group are halved, so that recent waits
-count more.
+"""The most waits that the histogram of one group contains. When there are more, all its counts are halved, so
+that recent waits count more.
 """
 MOST_GROUPS = 1_000
 """The most groups (jobs of one queue and similar width) that are kept. A further group replaces the group
@@ -35,7 +35,7 @@ that was added first.
 """
 
 WaitGroup = tuple[str, int]
-"""(queue, width class)."""
+"""A group of similar jobs: the queue and the width class."""
 
 
 def wait_group_of(job: Job) -> WaitGroup:

@@ -102,7 +102,7 @@ class Cycle:
         self._conservative = ConservativePass(self)
         order = service_order(self.queue.order)
         self.slices = SlicePass(self, order, pipeline.slice_s) if pipeline.slice_s and order else None
-        """Lets jobs take turns; None without `[scheduler] slice_s`."""
+        """Lets jobs use the GPUs in turns (time slices); None without `[scheduler] slice_s`."""
 
     @property
     def scavengers(self) -> Scavengers | None:
@@ -194,7 +194,7 @@ class Cycle:
             grow_elastic_jobs(state, self.placer, self.limits, queue, now, apply)
 
     def sort_by(self, now: float) -> None:
-        """Set `position_of` for this cycle."""
+        """Set `position_of`, by which this cycle sorts waiting jobs."""
         state, queue = self.state, self.queue
         gangs_first = state.gang_after_s is not None and bool(queue.gang_lanes)
         moves = queue.moving is not None or gangs_first or (state.limited and state.orders_by_limits)

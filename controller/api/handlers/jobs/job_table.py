@@ -109,7 +109,9 @@ async def _named(call: Call, words: tuple[str, ...]) -> list[Job]:
 
 
 async def _labelled(call: Call, label: JobLabel) -> list[Job]:
-    """Return the job with this display id (17 or 12_3). The id of an array stands for all its elements."""
+    """Return a list with the job of this display id (17 or 12_3), or with all elements if it is the id of an
+    array. The list is empty if there is no such job.
+    """
     if label.is_id and (elements := await _elements(call, int(label.text))):
         return elements
     try:

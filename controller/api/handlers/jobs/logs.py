@@ -73,7 +73,8 @@ async def search(call: Call) -> LogMatch:
 
 async def _log_of(call: Call) -> tuple[Job, int, AgentSession]:
     """Return the job of the request, the number of the attempt, and the connection to the node that stores
-    the output. Raise Rejected if there is no output.
+    the output. Raise Rejected if the attempt was never placed on nodes, or NodeAway if the node cannot be
+    reached.
     """
     job = await call.job()
     attempt = call.query["attempt"] or job.attempt

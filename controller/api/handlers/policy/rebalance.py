@@ -18,7 +18,7 @@ from wire.api.policy.rebalance import (
 )
 
 MOST = 100
-"""The most moves of the past in the answer."""
+"""The most earlier moves that one answer lists."""
 
 
 async def show(call: Call) -> RebalanceView:

@@ -70,9 +70,11 @@ async def need_tenant(call: Call, scope: str, name: str) -> None:
 
 
 async def need_tenants(call: Call, only: Mapping[str, str]) -> None:
-    """Raise Rejected if a filter of an empty report has an unknown name. `only` has a name by kind of tenant.
+    """Raise Rejected if a filter of a report has an unknown name. `only` has the names of the filters by kind
+    (user, project or queue).
 
-    A report that is not empty proves that its names are known: scheduler.toml may have had the names before.
+    Call this only for an empty report. The names in other reports were known, although scheduler.toml may no
+    longer contain them.
     """
     for scope, name in only.items():
         await need_tenant(call, scope, name)

@@ -17,7 +17,7 @@ from wire.api.service.reports import StintList, StintView, UsageList, UsageView
 
 BY = ("user", "project", "queue", "job")
 OF = ("user", "project", "queue")
-"""The parameters that select jobs."""
+"""The query parameters that select the jobs of a user, project or queue."""
 USUAL_S = 7 * 86_400
 """The length in seconds of the time window if `since` is not given (one week)."""
 

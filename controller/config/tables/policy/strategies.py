@@ -18,8 +18,9 @@ Strategy = Literal[
 ]
 
 PREFERENCE_WEIGHTS = {"affinity": 100, "taints": 100, "wiring": 100, "company": 100, "data": 50}
-"""Scorers for the preferences of jobs and nodes, which every strategy contains. If neither the job nor any
-node has preferences, these scorers give all nodes the same score."""
+"""The scorers for preferences of jobs and nodes, with their weights. Every strategy has these scorers; the
+strategy `weighted` gives them other weights. Without preferences, they give all nodes the same score.
+"""
 
 STRATEGIES: Mapping[Strategy, tuple[Mapping[str, int], str]] = {
     "thrift": ({"thrift": 100, **PREFERENCE_WEIGHTS}, "thrift"),

@@ -149,7 +149,7 @@ class BackfillCandidates:
         the nodes that the job may use, or if the job is over a quota or fair-share limit.
 
         If the job would still run at the reserved start of the first waiting job, record this in the EASY
-        reservation: it can spare less for later candidates.
+        reservation, which then leaves less to later candidates.
         """
         cycle, shape, number = self._cycle, self._shape, self._entry[1]
         if cycle.state.limited and self._shut_if_over():

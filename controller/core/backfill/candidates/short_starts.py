@@ -34,7 +34,8 @@ def start_short_jobs(cycle: Cycle, now: float, apply: Apply) -> None:
     Before this, the cycle has tried all jobs with their own time limits. Steps for each job that still waits
     and has a least time limit:
     1. Collect the times at which nodes are needed for the reserved start of another job, for an operator's
-       reservation or for a drain (`moments_needed`). A job that ends before such a time delays none of them.
+       reservation or for a drain (`moments_needed`). A job that ends before such a time delays nothing that
+       begins then.
     2. For each time, the latest first, compute the limit with which the job and its grace end at this time.
        Skip limits below the least time limit.
     3. Start the job with the first of these limits for which nodes are free and no quota or fair-share limit

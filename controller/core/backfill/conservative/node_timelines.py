@@ -100,8 +100,8 @@ class NodeTimelines:
     def forget_past(self, now: float) -> None:
         """Drop the times before `now` from all timelines.
 
-        After many changes, also clear the cache of first starts. If the shared timeline has become slow, also
-        split the shared timeline.
+        After many changes, also clear the cache of first starts. Split the shared timeline if a change of it
+        takes longer than the same change of separate timelines would.
         """
         self._now = now
         for line in self._separate.values():

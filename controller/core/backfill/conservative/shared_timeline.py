@@ -16,7 +16,7 @@ from controller.core.cluster.node_table import NO_ROWS, RowSet
 from controller.core.model.request import PerNodeRequest
 
 Amounts = tuple[int, int, int]
-"""(thousandths of a CPU, MiB of memory, MiB of scratch)."""
+"""Amounts of resources: thousandths of a CPU, MiB of memory, MiB of scratch."""
 FirstStart = tuple[float, RowSet, FreeResources | None]
 """A first start: a time, the nodes on which a request can start at that time, and the resources that stay
 free on a node while the request runs. The resources are None for nodes on a shared timeline, which have no
