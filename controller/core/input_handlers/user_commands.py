@@ -351,7 +351,8 @@ class UserCommands:
         request.
         """
         refusal = never_fits(placer, ask)
-        # A placer ignores taints here, because operators may remove them. The taints of a pool stay.
+        # Leave out machine pools with taints that the job does not tolerate, because each new node of a pool
+        # has these taints. The check of the present nodes ignores taints, because operators may remove them.
         tolerations = ask.part.tolerations
         pools = [
             each
@@ -465,8 +466,8 @@ class UserCommands:
         return Accepted((job.id,))
 
     def note_start(self, given: controller_inputs.NoteStart, now: float) -> Reply:
-        """Record a start estimate that was shown to a user. When the job starts, its start time is compared
-        with the estimate.
+        """Record a start estimate, unless enough estimates of the job are recorded. When the job starts, its
+        start time is compared with the estimate.
         """
         job = self._state.jobs.get(given.job)
         waits = job is not None and job.state is JobState.QUEUED

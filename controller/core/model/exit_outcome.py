@@ -49,7 +49,9 @@ def continues_without_failed(job: Job) -> bool:
 
 
 def required_members(job: Job) -> int:
-    """Return how many members of the gang must succeed for the job to be COMPLETED."""
+    """Return how many members of the gang must succeed with `on_failure` = "continue". For any other value of
+    `on_failure`, all members must succeed.
+    """
     return job.spec.gang.min_nodes or len(job.members)
 
 
@@ -67,8 +69,8 @@ def outcome_of(job: Job, now: float) -> JobEnded:
     """
     failed = [member for member in job.members.values() if member.failed]
     if job.stopping is Reason.UNHEALTHY:
-        # If all members exited with code 0 after the stop order, use the exit of any member, because the job
-        # counts as failed all the same.
+        # If all members exited with code 0 after the stop order, use the exit of the member that ended first.
+        # The job is FAILED in this case too.
         first = min(failed or job.members.values(), key=_blame)
         detail = f"unhealthy: {job.stopped_by}"
         return JobEnded(job.id, now, JobState.FAILED, Reason.UNHEALTHY, detail, first.code, first.signal)

@@ -57,7 +57,8 @@ class Member:
     cpu_s: float = 0.0
     max_rss_mib: int = 0
     fault: str = ""
-    """The fault of a GPU that the member holds. `own` is True if the member's own program caused the fault.
+    """The fault that a GPU of the member had during the attempt; empty if there was none. `own` is True if
+    the member's own program caused the fault.
     """
     own: bool = False
     ready: bool = False
@@ -70,7 +71,7 @@ class Member:
     memory_mib: int = 0
     """The peak memory of all processes together, in MiB."""
     failure: str = ""
-    """The name of the failure class of the member's end; empty if there is none."""
+    """The failure class of the member's end, such as too little GPU memory; empty if no class matches."""
     steps: tuple[Step, ...] = ()
     """The steps that srun has run, recorded with the end of the attempt on its first node."""
 
@@ -105,7 +106,7 @@ class Move:
     for_job: int | None = None
     node: str = ""
     done_at: float | None = None
-    """The time from which the job ran on the new nodes; None: not yet."""
+    """The time at which the job began to run on the new nodes. None if it has not run there."""
     undone: str = ""
     """The reason why the job never ran on the new nodes. Empty if the job has run on the new nodes or can
     still do so.
@@ -156,9 +157,7 @@ class Job:
     """
     wait: Wait = NEVER_WAITED
     profile: str = ""
-    """The scheduler profile that places the job, or has placed the job; empty on a cluster
-    without profiles.
-    """
+    """The scheduler profile that places the job or has placed it; empty on a cluster without profiles."""
     attempt: int = 0
     members: dict[str, Member] = field(default_factory=dict)
     unstarted: int = 0
@@ -168,15 +167,16 @@ class Job:
     quality: int | None = None
     placed_at: float | None = None
     foreseen: tuple[StartEstimate, ...] = ()
-    """Estimates of the job's start that were shown to users during its wait."""
+    """The recorded estimates of the job's start. They are compared with the real start when the job starts.
+    """
     predicted_s: float | None = None
     """The run time in seconds that was predicted when the job was placed."""
     planned_s: float | None = None
     """The number of seconds after its start at which scheduling plans expect the job to end. None: plans
-    expect the end after the time limit and the grace.
+    expect the end after the time limit and the grace time.
     """
     outlived: bool = False
-    """True if the attempt has run longer than plans expected at its placement."""
+    """True if the attempt has run longer than the run time that was predicted at its placement."""
     charge: float = 0.0
     """The charge of the present attempt in billing units per hour."""
     started_at: float | None = None
@@ -193,15 +193,15 @@ class Job:
     checkpoint: Checkpoint | None = None
     """The newest checkpoint of any attempt; the next attempt receives its path."""
     claim: tuple[Allocation, ...] = ()
-    """The nomination of the job: the allocations that are kept for the job until other jobs have left them.
-    Empty: the job is not nominated.
+    """The nomination of the job: allocations that are kept for the job, and on which it starts when other
+    jobs have left them. Empty: the job is not nominated.
     """
     claim_quality: int = 0
     claim_from: tuple[Victim, ...] = ()
-    """The victims of the job's nomination."""
+    """The running jobs that are stopped or moved so that this job can start on `claim` (the victims)."""
     stop_by: float | None = None
-    """For a nominated job: the time by which its victims have ended. For a job that is being preempted: the
-    latest time of its end.
+    """For a nominated job: the time by which its victims have ended. For a job with a stop order: the latest
+    time of its end.
     """
     idle_since: float | None = None
     """The time since which all GPUs of the job are idle; None if a GPU of the job is busy."""
@@ -235,8 +235,8 @@ class Job:
     limit_raised: bool = False
     """True if the time limit of the present attempt was extended after its start."""
     warned_end: float | None = None
-    """The end at the time limit of which the owner was last warned. None: there was no such warning in this
-    attempt.
+    """The owner was warned that the time limit ends the job at this time. None: there was no such warning in
+    this attempt.
     """
     last: LastAttempt | None = None
     """How the previous attempt ended; None if the job was never queued again."""
@@ -297,7 +297,7 @@ class Job:
 
     @property
     def own_priority(self) -> int:
-        """The priority in the spec, plus the points that the job has gained by waiting."""
+        """The priority in the spec, plus the points that the job has gained by waiting, but at most 100."""
         return min(HIGHEST_PRIORITY, self.spec.priority + self.wait.promoted)
 
     @property
@@ -311,9 +311,9 @@ class Job:
 
     @property
     def latest_start(self) -> float:
-        """The latest time at which the job can start and still end before its deadline. The job is assumed to
-        run for its whole time limit; without a time limit, the result is the deadline. NEVER if there is no
-        deadline.
+        """The latest time at which the job can start so that it ends before its deadline. The job is assumed
+        to run for its whole time limit; without a time limit, the result is the deadline. NEVER if there is
+        no deadline.
         """
         deadline = self.spec.deadline_at
         return NEVER if deadline is None else deadline - (self.spec.time_limit_s or 0.0)
@@ -330,7 +330,7 @@ class Job:
     @property
     def span(self) -> float:
         """The longest time in seconds for which an attempt may hold its allocations: the time limit plus the
-        grace.
+        grace time (between SIGTERM and SIGKILL). NEVER (infinite) without a time limit.
         """
         # Do not call the property `limit`: a call takes time, and backfill reads `span` of every waiting job.
         limit = self.spec.time_limit_s if self.short is None else self.short.limit_s
@@ -342,15 +342,16 @@ class Job:
 
         1. The time limit begins when the processes of all members have started. Until then, the time of the
            placement counts as the start. A slow prolog or image pull makes this difference large.
-        2. After the limit the job may use its whole grace. No checkpoint is saved at the time limit.
+        2. After the time limit the job may use its whole grace time (between SIGTERM and SIGKILL). No
+           checkpoint is saved at the time limit.
         3. A job that is being preempted has ended at `stop_by` at the latest. This time includes its
-           checkpoint and its grace.
-        4. With `[backfill] estimate = "predicted"` the predicted run time replaces limit and grace. For a
-           job without a time limit, its predicted run time or `[jobs] default_time_limit_s` is used.
+           checkpoint and its grace time.
+        4. With `[backfill] estimate = "predicted"` the predicted run time replaces time limit and grace time.
+           For a job without a time limit, its predicted run time or `[jobs] default_time_limit_s` is used.
         5. A nominated job is expected to start at `stop_by`, when its victims have ended.
 
-        Example: a job is placed at 10:00 and starts at 10:02, with a time limit of 1h and a grace of 30s. Its
-        expected end is 11:02:30.
+        Example: a job is placed at 10:00 and starts at 10:02, with a time limit of 1h and a grace time of
+        30s. Its expected end is 11:02:30.
         """
         return self._end_after(self.span if self.planned_s is None else self.planned_s)
 
@@ -372,7 +373,7 @@ class Job:
     @property
     def unsaved_since(self) -> float:
         """The time of the attempt's last checkpoint; without a checkpoint, the start of the attempt. If the
-        attempt ends now, the work since this time is lost.
+        attempt ends now, the work since this time is lost. NEVER if the job is not placed.
         """
         since = self.started_at if self.started_at is not None else self.placed_at
         if since is None:
@@ -388,11 +389,11 @@ class Job:
 
     @property
     def shown_members(self) -> list[Member]:
-        """The members that views show: all members except members that an elastic job has given up or is
-        giving up.
+        """The members that the API and the commands show: all members except those that an elastic job has
+        given up or is giving up.
 
-        A batch job releases its other nodes when its command on the first node has ended. Views show the
-        members on the released nodes, because the job held these nodes until then.
+        When the command of a batch job on its first node has ended, the job releases its other nodes. The
+        members on the released nodes are included, because the job held these nodes until then.
         """
         members = self.members.values()
         done_at = next(iter(members)).ended_at if self.spec.batch and members else None
@@ -406,8 +407,8 @@ class Job:
 
     @property
     def finishing(self) -> bool:
-        """True if a member of the job has ended with success. The other members are then likely to end
-        soon.
+        """True if at least one member of the job has ended with success. The other members are then likely to
+        end soon.
         """
         ended = [member for member in self.members.values() if member.ended_at is not None]
         return any(not member.failed and not member.leaving for member in ended)

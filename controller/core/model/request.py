@@ -149,8 +149,8 @@ def without_relaxed(spec: JobSpec, from_queue: Collection[str] = ()) -> JobSpec:
 
 
 def request_of(spec: JobSpec, user: str = "") -> ResourceRequest:
-    """Return the resource request of a spec of this user. Equal requests are one object, so that requests can
-    be compared quickly.
+    """Return the resource request of a job with this spec, submitted by `user`. Equal requests are one
+    object, so that requests can be compared quickly.
     """
     if _CONSTRAINTS(spec) == _NO_CONSTRAINTS:
         # Use only the amounts of resources as the key of the cache, because most jobs have no constraints.

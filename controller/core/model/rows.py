@@ -23,8 +23,8 @@ class JournalEntry:
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
-    """The row of a job, as the job is after all events of the commit. `spec` is None if the stored spec has
-    not changed.
+    """The database row of a job after all events of the commit. `spec` is None if the stored spec has not
+    changed.
     """
 
     id: int
@@ -43,7 +43,7 @@ class JobRow:
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """The row of a node, as the node is after all events of the commit."""
+    """The database row of a node after all events of the commit."""
 
     name: str
     state: str

@@ -16,7 +16,9 @@ label.
 """
 
 MOVE_BEFORE_S = 1_800.0
-"""Replicas leave a node this many seconds before a reservation of the node for other users begins."""
+"""Replicas leave a node this many seconds before a reservation for other users, or a timed drain, begins on
+the node.
+"""
 
 _PLAIN = JobSpec(command=())
 
@@ -38,8 +40,8 @@ class Service:
     ready_after_s: float = 10.0
 
     def revision(self, restarts: int) -> str:
-        """Return a short hash of the replicas' spec and of the number of restarts that operators have
-        ordered. A replica with another revision is restarted.
+        """Return a short hash of the service's user, the replicas' spec and the number of restarts that
+        operators have ordered. A replica with another revision is restarted.
 
         Fields with their default value are left out, so that a new field of JobSpec does not change the hash.
         """

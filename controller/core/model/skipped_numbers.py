@@ -24,7 +24,7 @@ class SkippedNumbers:
         return max(attempt + 1, self.first_attempt if job < self.first_id else 1)
 
     def is_older(self, job: int, attempt: int) -> bool:
-        """Return whether this attempt began before the loss."""
+        """Return whether this attempt of the job began before the journal entries were lost."""
         return job < self.first_id and attempt < self.first_attempt
 
 

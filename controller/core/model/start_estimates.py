@@ -17,11 +17,15 @@ MAX_ESTIMATES = 8
 MIN_GAP_S = 60.0
 """The shortest time, in seconds, between two recorded estimates of one method for a job."""
 MAX_ERRORS = 100
-"""A range is calculated from at most this many errors, the latest ones."""
+"""Only this many errors of each method are kept, the latest ones. From them `span` computes the range in
+which a job starts.
+"""
 MIN_ERRORS = 10
-"""A range is calculated from at least this many errors."""
+"""The least number of errors from which `span` computes the range in which a job starts."""
 TAIL_FRACTION = 0.1
-"""The fraction of the errors that are below a range, and the fraction that are above it."""
+"""The range of a start leaves out this fraction of the errors at its lower end, and the same fraction at its
+upper end.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +41,8 @@ class StartEstimate:
 
 @dataclass(slots=True)
 class StartScore:
-    """The errors of all estimates that were made with one method (`kind`). Fields that end in `_s` are sums
-    of seconds.
+    """Statistics about the errors (real start - estimate) of all estimates with one method (`kind`). Fields
+    that end in `_s` are sums of seconds.
     """
 
     count: int = 0
@@ -89,9 +93,9 @@ def load_score(kept: Sequence[float]) -> StartScore:
 
 
 def should_record(known: Iterable[StartEstimate], kind: str, now: float) -> bool:
-    """Return whether to record another estimate with this method for a job. `known` are the recorded
-    estimates of the job. Return False if MAX_ESTIMATES estimates are recorded, or if an estimate with this
-    method is younger than MIN_GAP_S seconds.
+    """Return whether to record another estimate of a job's start that was made with the method `kind`.
+    `known` are the recorded estimates of the job. Return False if MAX_ESTIMATES estimates are recorded, or if
+    an estimate with this method is younger than MIN_GAP_S seconds.
     """
     known = list(known)
     again = (each for each in known if each.kind == kind)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 WARNING_PART = 0.1
-"""A warning comes at the earliest when only this fraction of the time limit is left."""
+"""The owner of a job is warned at the earliest when only this fraction of the job's time limit is left."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ KINDS = (USER, ROBOT, SESSION)
 """The kinds of tokens: made by a user, made by an admin for a robot, and made by `corral login`."""
 
 FORGET_S = 7 * 86_400.0
-"""Seconds after its expiry for which a token is still listed."""
+"""A token is kept in the list for at least this many seconds after its expiry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +25,13 @@ class TokenRecord:
     made_at: float
     by: str
     projects: tuple[str, ...] = ()
-    """The only projects that the token may concern; empty for all projects."""
+    """Requests with the token may act only on jobs in these projects; empty: all projects."""
     expires_at: float | None = None
     robot: str = ""
     role: str = ""
-    """The highest role of the token; empty for the role of its user."""
+    """For a token of `corral login`: the role that the token gives. For a token made by a user: the highest
+    role that it gives; empty for the role of the user. A robot's role is in [access.robots].
+    """
 
     def is_valid(self, now: float) -> bool:
         """Return whether the token has not expired."""

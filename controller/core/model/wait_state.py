@@ -34,7 +34,7 @@ class Wait:
     backoff (wait before a restart) longer.
     """
     again_at: float | None = None
-    """The end of the backoff (wait) before the next restart."""
+    """The end of the backoff (wait) before the next restart; None if there is no backoff."""
     met: tuple[int, ...] = ()
     """Indices of the met dependencies, in the order in which the dependencies were met."""
     lost: tuple[int, ...] = ()
@@ -68,8 +68,8 @@ class WaitRules:
     data_roots: tuple[str, ...] = ()
     """The directories below which jobs may wait for paths. A wait for any other path is refused."""
     promote_after_s: float | None = None
-    """Every so many seconds in the queue, the priority of a job rises by `promote_by`, up to `promote_most`.
-    None: the priority does not rise.
+    """After each period of this many seconds in the queue, the priority of a job rises by `promote_by`, up to
+    `promote_most`. None: the priority does not rise.
     """
     promote_by: int = 10
     promote_most: int = 75

@@ -57,7 +57,9 @@ class Pipeline(SchedulingPolicy):
     metrics: tuple[MetricsSource, ...] = ()
     """Plugins that add samples to /metrics."""
     order_of_projects: Order | None = None
-    """The order of waiting jobs as soon as the cluster has jobs of a second project. None: `order` stays."""
+    """The order plugin that replaces `order` as soon as the cluster has jobs of a second project. None:
+    `order` is never replaced.
+    """
     pool_nodes: tuple[HypotheticalNodes, ...] = ()
     """The nodes that machine pools could start. A job that fits only on these nodes is accepted."""
     hooks: tuple[Hook, ...] = ()

@@ -19,8 +19,9 @@ def state_under(source: State, pipeline: Pipeline, jobs: Iterable[Job], estimate
     """Return a copy of the state with the jobs `jobs`. The copy equals the state after a restart of the
     controller with the configuration `pipeline`.
 
-    1. Load all notes (the stored rows of tenants, quotas and other settings) into a new state. The new state
-       counts usage with the half-life and the quota time window of the new configuration.
+    1. Load the notes (the stored rows of tenants, quotas and other settings) into a new state. The statistics
+       of ended jobs are not loaded, but taken from `estimates` and from the old state. The new state counts
+       usage with the half-life and the quota time window of the new configuration.
     2. Copy the nodes without jobs. Then record the allocations and the nomination of each job again. Put each
        waiting job into its queue at the position that follows from the new configuration.
     3. Copy the values that are in no database row: the counts of submitted requests, the next job id, the

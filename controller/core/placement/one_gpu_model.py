@@ -88,7 +88,9 @@ class GpuModelGroups:
         return len(rows) - nodes if self._inside is None else self._inside.spare_rows(rows, nodes)
 
     def usable_rows(self, rows: Iterable[int], nodes: int) -> set[int]:
-        """Return the rows in `rows` whose GPU model has at least `nodes` nodes among `rows`."""
+        """Return the rows in `rows` that belong to a large enough group: at least `nodes` of `rows` have this
+        GPU model and, if the job requires one topology domain, are in this domain.
+        """
         return {
             row
             for _, these in self._by_model(rows)

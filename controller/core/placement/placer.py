@@ -249,7 +249,7 @@ class Placer:
         """Return the best placement (nodes and GPUs) on resources that are free now. Return None if there is
         none.
 
-        `barred` is True for each node that must not be used.
+        `barred` is True for each node that must not be used (by row number).
         """
         shape = self.shape(ask)
         if shape is None or not self.nodes.may_hold(shape.part):

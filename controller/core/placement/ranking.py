@@ -25,8 +25,8 @@ class NodeRanking:
 
     Algorithm
     1. Static filters read only labels, taints and hardware. Static filters are called when nodes have been
-       added or removed, or when labels, taints or hardware have changed. The scorers that concern the request
-       are found at the same time.
+       added or removed, or when labels, taints or hardware have changed. The scorers that can give the nodes
+       different scores for this request are found at the same time.
     2. In `update`, call the other filters for the rows that changed since the last call.
     3. When `scores` is read, call the scorers for the changed rows on which the request fits. A scorer that
        gives all nodes the same score is not called. `scores` is read only if the request fits on more nodes
@@ -36,14 +36,16 @@ class NodeRanking:
     (layout_version, change_count) at the last update. All rows are computed again if `layout_version`
     differs, or if more than half of the rows changed. For requests with labels or job affinity, all rows are
     computed again whenever a job with labels starts or ends, because this job affects all nodes of its
-    topology domain. All scores are computed again when `value_version` increases.
+    topology domain. All scores are computed again when `value_version` increases, when any row has changed
+    and a scorer compares nodes with each other (`wide`), and, for a request with data sets, when nodes have
+    read data sets.
 
     Invariant: after `update`, `fits` equals the result of all filters for all rows. Cost: O(changed rows *
     filters) for `fits`, and O(changed rows * scorers) for `scores`.
 
     Example: 12 of 1,000 nodes have changed since the last cycle. The filters are called for these 12 rows.
-    The request fits on 3 of them, and the scorers are called for these 3 rows. The scores of the other 988
-    rows stay.
+    The request fits on 3 of them, and the scorers are called for these 3 rows. The other 988 scores are not
+    computed again.
     """
 
     __slots__ = (
@@ -114,8 +116,8 @@ class NodeRanking:
         return np.array(rows if len(rows) == 1 else sorted(set(rows)), dtype=np.intp)
 
     def _read_hardware(self) -> None:
-        """Call the static filters again, and find the scorers that concern the request. The filters and the
-        search for scorers read only labels, taints and hardware.
+        """Call the static filters again, find the scorers that can give the nodes different scores for this
+        request, and compute `possible`. All this depends only on labels, taints and hardware.
         """
         part, nodes = self._part, self._nodes
         columns = nodes.columns
@@ -239,7 +241,7 @@ class NodeRanking:
     def in_order(self, barred: Bools | None = None) -> list[int]:
         """Return the row numbers of the nodes on which the request fits, the best score first.
 
-        Barred nodes are left out.
+        `barred` is True for each node that is left out.
         """
         if self.count <= 1 or not self.active_scorers:
             rows = self.rows
@@ -259,7 +261,8 @@ def rows_passing(part: PerNodeRequest, columns: NodeTable, rows: Rows, filters: 
 def rows_possible(part: PerNodeRequest, idle: NodeTable, filters: Sequence[Filter]) -> Bools:
     """Return which nodes (True by row number) all these filters would accept without running jobs.
 
-    A filter plugin that fails counts as accepting all nodes.
+    A filter may have the method `could_keep`, which is then called in place of `keep`. With it, a filter
+    plugin that has failed accepts all nodes, so that it makes no job impossible.
     """
     mask = np.ones(len(idle.open), dtype=np.bool_)
     for each in filters:

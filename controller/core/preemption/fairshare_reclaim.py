@@ -33,7 +33,7 @@ class ReclaimContext:
 
 class ReclaimPolicy(Protocol):
     """Decides for one waiting job which running jobs may be stopped. A tenant loses jobs only while the
-    tenant holds more than its entitlement.
+    tenant holds more than its entitlement (fair share or own quota).
     """
 
     def must_give_back(self, group: Hashable) -> bool:
@@ -51,7 +51,9 @@ class ReclaimPolicy(Protocol):
 
 @runtime_checkable
 class ReclaimStrategy(Protocol):
-    """A preemption strategy that stops only jobs of tenants above their entitlement."""
+    """A preemption strategy that stops only jobs of tenants that hold more than their entitlement (fair share
+    or own quota).
+    """
 
     def group(self, job: Job, state: State) -> Hashable:
         """Return the tenant or project for which this running job counts. The job may be stopped only if this
@@ -233,10 +235,10 @@ class QuotaReclaim:
     Algorithm
     1. Count the resources that each project will hold after all stopped victims have ended
        (`pending_transfers`).
-    2. The waiting job's project may reclaim (`entitled`) if its use with this job is within its own hard
-       limit for each resource that the job needs.
-    3. Another project must give resources back if it holds more of one of these resources than its own hard
-       limit, because it has then borrowed the rest.
+    2. The waiting job's project may reclaim (`entitled`) if it has a hard limit on a resource that the job
+       needs, and if its use with this job is within all these limits.
+    3. Another project must give resources back if it may borrow one of these resources and holds more of it
+       than its own hard limit. The amount above the limit is borrowed.
     4. `select` stops jobs of a project only until the project has borrowed nothing of these resources.
 
     Example: projects a and b have a quota of 8 GPUs each, and a has borrowed 4 GPUs of b. Project b holds 4
@@ -262,7 +264,9 @@ class QuotaReclaim:
         self.entitled = bool(limits) and all(
             self._used(project, resource) + need[resource] <= limit for resource, limit in limits
         )
-        """True if the project stays within its own hard limits with the waiting job."""
+        """True if the project has a hard limit on a resource that the waiting job needs, and stays within all
+        these limits with the waiting job.
+        """
 
     def _used(self, project: str, resource: int) -> int:
         account = self._state.accounts.by_key.get(("project", project))
@@ -284,7 +288,7 @@ class QuotaReclaim:
         return found
 
     def must_give_back(self, group: Hashable) -> bool:
-        """Return whether a project (`group`) has borrowed a resource that the waiting job needs."""
+        """Return whether another project (`group`) has borrowed a resource that the waiting job needs."""
         return group is not None and group != self._project and bool(self._borrowed(str(group)))
 
     def select(self, jobs: Iterable[Job]) -> Iterator[Job]:
@@ -308,11 +312,12 @@ class QuotaReclaim:
 
 def quota_reclaim(context: ReclaimContext, job: Job) -> ReclaimPolicy | None:
     """Return the policy that decides which running jobs may be stopped for this waiting job by quota. Return
-    None if the waiting job would take its own project above the project's quota.
+    None if there are no quotas, if the job's queue is exempt from quotas, or if the waiting job's project may
+    not reclaim (`QuotaReclaim.entitled`).
     """
     state = context.state
     if state.quotas.unlimited or is_exempt(state, job, EXEMPT_QUOTA):
-        return None  # Nothing can be borrowed without quotas, and no quota keeps an exempt job waiting.
+        return None  # Without quotas nothing is borrowed, and a job in an exempt queue never waits for quota.
     need = quota_need(context.placer, job.ask, job.spec.time_limit_s, state.accounts)
     policy = QuotaReclaim(state, job.spec.project, need)
     return policy if policy.entitled else None

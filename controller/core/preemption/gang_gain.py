@@ -1,4 +1,6 @@
-"""Preemption of the last jobs on nodes whose other GPUs stay idle for a gang (`[preemption] gang_gain`)."""
+"""Preempts small jobs for a gang (job on several nodes) if other GPUs that the gang needs are idle until
+these jobs end (`[preemption] gang_gain`).
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,14 @@ if TYPE_CHECKING:
 
 GANG_GAIN = "gang_gain"
 LATE = 0.25
-"""A job that has run longer than predicted is expected to run on for this fraction of its run time."""
+"""A job that has run longer than predicted is assumed to run for this fraction of its present run time more.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class GangGainStrategy:
-    """Stops jobs on one node, with at most the normal priority, for a job on several nodes. The preemptor
-    also checks that the gain is worth the lost work (`is_worth`).
+    """The preemption strategy by which a job on several nodes may stop jobs that run on one node and have at
+    most the priority NORMAL. The preemptor also checks that the gain is worth the lost work (`is_worth`).
     """
 
     name: ClassVar[str] = GANG_GAIN
@@ -30,12 +33,13 @@ class GangGainStrategy:
         return NEVER if len(job.members) > 1 else job.granted_priority
 
     def reach(self, _job: Job) -> float | None:
-        """Return the highest priority of running jobs that may be stopped."""
+        """Return NORMAL: only running jobs with at most this priority may be stopped."""
         return PRIORITIES["NORMAL"]
 
 
 def is_worth(shape: Shape, victims: Iterable[Job], gain: float, now: float) -> bool:
-    """Return whether a job with the request `shape` gains more by a start now than the victims lose.
+    """Return whether a waiting job with the request `shape` gains enough by a start now to justify the work
+    that the victims lose.
 
     1. Lost: the GPU-hours since the last checkpoint of each victim. A victim that saves its state loses
        nothing.
@@ -57,7 +61,9 @@ def is_worth(shape: Shape, victims: Iterable[Job], gain: float, now: float) -> b
 
 
 def _likely_end(job: Job, now: float) -> float:
-    """Return the time at which a running job is predicted to end; without a prediction, its expected end."""
+    """Return the time at which a running job is predicted to end, but at most its expected end. If the
+    predicted end is past, see LATE. Without a prediction, return the expected end.
+    """
     began = job.started_at if job.started_at is not None else job.placed_at
     if began is None or job.predicted_s is None:
         return job.expected_end

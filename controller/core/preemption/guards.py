@@ -33,7 +33,7 @@ def guards_in_queue(guards: PreemptionGuards, rule: QueueRule) -> PreemptionGuar
 
 
 def is_preemptible(job: Job, guards: PreemptionGuards) -> bool:
-    """Return whether the job may be preempted at some time. `preemptible_from` returns the earliest time."""
+    """Return whether the job may be preempted, now or later. `preemptible_from` returns the earliest time."""
     allowed = guards.preemptible and job.spec.preemptible
     return allowed and job.stopping is None and len(job.preemptions) < guards.max_per_job
 
@@ -42,8 +42,8 @@ class LikelyEnds(NamedTuple):
     """The times at which a running job is likely to end. The job is not preempted in the last `spare_s`
     seconds before each of these times.
 
-    `predicted` is the end after the predicted run time. `limit` is the end after the time limit and the
-    grace. A time that is not known is NEVER.
+    `predicted` is the end after the predicted run time. `limit` is the end after the time limit and the grace
+    time. A time that is not known is NEVER.
     """
 
     spare_s: float
@@ -85,7 +85,7 @@ def may_move(job: Job) -> bool:
 
 def preemptible_from(job: Job, guards: PreemptionGuards) -> float:
     """Return the time from which the job may be preempted. The result is the later of two times: the end of
-    its minimum run time, and `cooldown_s` seconds after its last preemption.
+    its minimum run time, and `cooldown_s` seconds after its last preemption. NEVER if the job is not placed.
     """
     began = job.started_at if job.started_at is not None else job.placed_at
     if began is None:

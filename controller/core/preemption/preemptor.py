@@ -56,8 +56,8 @@ class Preemptor:
     Algorithm (`plan`)
     1. Update the victim index (the running jobs that may be stopped) of each strategy.
     2. Exclude nodes that are reserved for other jobs. Also exclude nodes that the job cannot use because of
-       an operator's reservation or affinity. Plan nothing if the job will fit after the ends of jobs that are
-       likely to end within `spare_ending_s` seconds.
+       an operator's reservation, a timed drain, a quota on a GPU model or job affinity. Plan nothing if the
+       job will fit after the ends of jobs that are likely to end within `spare_ending_s` seconds.
     3. Search victims with each strategy, in the configured order, until one strategy finds enough victims. If
        the job's queue has the key `may_preempt`, only jobs in the queues of that key can be victims. With
        `gang_gain`, if no other strategy finds enough victims, a job on several nodes may preempt jobs on one
@@ -66,7 +66,8 @@ class Preemptor:
     4. If more jobs would be stopped within `window_s` seconds than the configured `rate`, plan nothing.
     5. Find other nodes for each victim, the victim with the most GPUs first (`_targets`). A victim that fits
        on other nodes is moved: these nodes are kept for the victim, and the victim starts there when its
-       present attempt has ended. All other victims wait in the queue after their stop.
+       present attempt has ended. Any other victim waits in the queue after its stop. An elastic victim that
+       gives up only some nodes continues on its other nodes.
 
     Invariant: a plan is returned only if its victims are enough for the job to start (see VictimSearch).
     Cost: that of `VictimSearch.find` for each strategy.
@@ -81,8 +82,8 @@ class Preemptor:
         guards_of: GuardsOf | None = None,
     ) -> None:
         self.retry_at = NEVER
-        """Set if the last call of `plan` found no victims. `retry_at` is the time at which a call may find
-        victims even if nothing else has changed.
+        """After a call of `plan` that returned None: the time at which the next call may return a plan even
+        if nothing else has changed. NEVER if there is no such time.
         """
         self._state = state
         self._placer = placer
@@ -231,7 +232,8 @@ class Preemptor:
 
     def barred(self, job: Job, shape: Shape, now: float, reserved: Bools | None) -> Bools | None:
         """Return which nodes (True by row number) the waiting job must not use. These are the nodes in
-        `reserved`, and nodes that the job cannot use because of an operator's reservation or affinity.
+        `reserved`, and nodes that the job cannot use because of an operator's reservation, a timed drain, a
+        quota on a GPU model or job affinity.
         """
         barred = either_mask(reserved, barred_nodes(self._state, job, now, self.guards.grace_s))
         if shape.part.social:
@@ -240,7 +242,9 @@ class Preemptor:
         return barred
 
     def stoppable(self, job: Job, running: Iterable[Job], now: float) -> set[int]:
-        """Return the ids of the jobs in `running` that some strategy may stop for the waiting job."""
+        """Return the ids of the jobs in `running` that at least one strategy may stop for the waiting job.
+        The guards of these jobs are not checked.
+        """
         queues = self.victim_queues(job)
         jobs = [each for each in running if queues is None or each.spec.queue in queues]
         return {each.id for search in self._searches for each in search.stoppable(job, jobs, now)}
@@ -294,8 +298,8 @@ class Preemptor:
     def _targets(
         self, job: Job, placement: Placement, vacated: VacatedNodes, now: float, reserved: Bools | None
     ) -> dict[int, Placement]:
-        """Return the placement to which each victim is moved, by victim id. A victim that fits on no other
-        nodes is left out.
+        """Return the placement to which each victim is moved, by victim id. Left out are victims that fit on
+        no other nodes, elastic jobs, and jobs of another scheduler profile than the waiting job.
         """
         state = self._state
         victims = [state.jobs[victim] for victim, nodes in vacated.items() if not nodes]
@@ -339,8 +343,8 @@ class Preemptor:
         return ""
 
     def victims_have_left(self) -> bool:
-        """Return whether the victims of some nominated job have ended. This job can then start in the next
-        cycle.
+        """Return whether at least one nominated job can start in the next cycle, because its victims have
+        left its nodes.
         """
         state = self._state
         return any(
@@ -362,7 +366,7 @@ class Preemptor:
 
 
 def grace_of(job: Job, guards: PreemptionGuards) -> float:
-    """Return the seconds that a victim may take to save its state and end: its grace, which is at least
-    `guards.grace_s`, and the time for its checkpoint.
+    """Return the seconds that a victim may take to save its state and end: its grace time (at least
+    `guards.grace_s`), plus the time for its checkpoint if it saves one.
     """
     return max(job.spec.grace_s, guards.grace_s) + (job.spec.checkpoint_s if job.spec.saves else 0.0)

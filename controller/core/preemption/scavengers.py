@@ -17,14 +17,14 @@ from wire.names import PRIORITIES, WHOLE_GPU
 
 @runtime_checkable
 class StopsForAll(Protocol):
-    """A preemption strategy that protects no job up to a certain priority. Every waiting job with a higher
-    priority may stop such a job.
+    """A preemption strategy that protects no running job whose priority is at most P (`stops_for_all`). Every
+    waiting job with a higher priority than such a running job may stop it.
     """
 
     @property
     def stops_for_all(self) -> int:
-        """Return the highest priority of the running jobs that every waiting job with a higher priority may
-        stop.
+        """Return the priority P: a running job with at most this priority is not protected from waiting jobs
+        with a higher priority.
         """
         ...
 
@@ -58,8 +58,9 @@ class Scavengers:
     2. A scavenger may start on GPUs that a queue keeps free. While other jobs may preempt the scavenger, its
        GPUs count as free for that queue.
     3. In the queue, scavengers come after all other jobs (`State.scavengers_last`), and scavengers get no
-       reservations. A scavenger with licences or labels does not yield, because preemption considers neither.
-       A scavenger in a queue that some queue may not preempt (`may_preempt`) does not yield either.
+       reservations. A scavenger with licences, job labels or job affinity does not yield, because preemption
+       does not take these into account. A scavenger in a queue that some queue may not preempt
+       (`may_preempt`) does not yield either.
 
     Example: a gang has reserved two nodes from 18:00. At 12:00, 3 GPUs of these nodes are free. An ordinary
     job of 8 hours may not start on them. A scavenger of 8 hours may start on them, and the gang preempts the
@@ -96,8 +97,8 @@ class Scavengers:
         return preemptible_from(job, self._guards_of(job))
 
     def hold_s(self, job: Job, now: float, runtime_s: float) -> float:
-        """Return for how many seconds the waiting job would keep its GPUs from other jobs if it started now.
-        For a job that does not yield, the result is its assumed run time `runtime_s`.
+        """Return for how many seconds other jobs could not get the GPUs of this waiting job if it started
+        now. For a job that does not yield, the result is its assumed run time `runtime_s`.
         """
         if not self.yields(job):
             return runtime_s
@@ -116,8 +117,8 @@ class Scavengers:
         return self._running
 
     def gpus_by_row(self, now: float) -> Counter[int]:
-        """Return how many whole GPUs would be free on each node, by row number. All scavengers that may be
-        preempted now are assumed to be gone.
+        """Return how many whole GPUs are held by scavengers that may be preempted now, by row number of the
+        node. GPUs that are free now are not counted.
         """
         found: Counter[int] = Counter()
         nodes = self._state.nodes.by_name

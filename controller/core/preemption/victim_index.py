@@ -1,5 +1,5 @@
-"""The preemptible jobs of every node in one matrix. Also computes lower bounds on the work that preemption
-would lose.
+"""A matrix of the preemptible jobs on each node, and lower bounds on the work that is lost if jobs on a node
+are preempted.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class VictimIndex:
         self._seen = (-1, 0)
         self._becoming_preemptible: list[tuple[float, int]] = []
         self._outliving: list[tuple[float, int]] = []
-        """A heap of (likely end of a job, row of its node). After its likely end, the job may be preempted
-        again.
+        """A heap of (likely end of a job, row of its node). A job that still runs after its likely end may be
+        preempted again.
         """
         self._ending_from: list[tuple[float, float, int]] = []
         """A heap of (time, likely end, row of the node) with one entry for each likely end of a job. From

@@ -79,7 +79,8 @@ class VictimSearch:
        lowest bound upwards. Find the victims with the least loss on each node (`_candidate`). Keep the best
        `shape.nodes` nodes. Stop when the next bound is not below the loss of any of them, because no later
        node can be better.
-    3. Choose the `shape.nodes` nodes with the least loss.
+    3. Choose the `shape.nodes` nodes with the least loss. Find nothing if the job requires one topology
+       domain and these nodes are not in one.
     4. Drop each victim without which the request still fits on every chosen node. There can be such victims,
        because a victim on several nodes also frees resources on other chosen nodes.
     5. Check the chosen nodes with all filters, as if the victims had left. If a filter rejects a node,
@@ -136,7 +137,7 @@ class VictimSearch:
         return self._index.next_preemptible_at
 
     def stoppable(self, job: Job, running: Iterable[Job], now: float) -> list[Job]:
-        """Return the running jobs that the strategy allows to stop for the waiting job.
+        """Return the jobs in `running` that the strategy may stop for the waiting job.
 
         The limits in [preemption], and options of the running jobs such as `--not-preemptible`, are not
         checked.
@@ -332,8 +333,8 @@ class VictimSearch:
         return lost + milli * REQUEUE_S * waits * (1 + len(job.running)) / 2
 
     def _has_to_wait(self, job: Job, node: Node, now: float) -> bool:
-        """Return whether a job that is stopped on the node must wait in the queue, because no other nodes fit
-        the job.
+        """Return whether a job that is stopped on the node must then wait in the queue, because it fits on no
+        other nodes or may not be moved. False for an elastic job that can give up only this node.
         """
         if job.spare(node.name):
             return False
@@ -446,8 +447,8 @@ def _cheapest(
     """Return the `nodes` candidates (nodes with victims) that lose the least. Return an empty result if there
     are too few.
 
-    `found` is sorted by loss. With `grouping`, all nodes of the job must be in one group, such as nodes of
-    one GPU model. Then choose the group with the least total loss.
+    `found` is sorted by loss. If `grouping` divides the nodes by GPU model, the result has nodes of one
+    model, the model with the least total loss. The caller checks a required topology domain.
     """
     if not isinstance(grouping, GpuModelGroups):
         return found[:nodes] if len(found) >= nodes else []

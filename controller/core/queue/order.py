@@ -102,15 +102,21 @@ class DynamicOrder(Protocol):
 
 @runtime_checkable
 class ServiceOrder(Protocol):
-    """An order plugin by which running and waiting jobs can take turns on GPUs (`[scheduler] slice_s`)."""
+    """An order plugin that can rate running and waiting jobs alike, so that they take turns on GPUs
+    (`[scheduler] slice_s`).
+    """
 
     def seconds_per_end(self, job: Job, rates: ServiceRates, now: float) -> float:
-        """Return the expected seconds of run time for each end, for a running or a waiting job."""
+        """Return a rating of a running or waiting job: the seconds of run time that are expected for each job
+        end (see ServiceRates). The job with the lowest value should have the GPUs.
+        """
         ...
 
 
 def service_order(order: object) -> ServiceOrder | None:
-    """Return the order by which jobs can take turns: the order itself, or the first one of a chain."""
+    """Return `order`, or its first part if it is a chain of order plugins. Return None if jobs cannot take
+    turns by this order.
+    """
     first = getattr(order, "first", order)
     return first if isinstance(first, ServiceOrder) else None
 

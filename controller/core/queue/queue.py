@@ -55,8 +55,8 @@ class ClassFit:
     """
 
     blocked_at: int = -1
-    """The value of `Nodes.room_version` when the request last did not fit. The request cannot fit before this
-    version increases.
+    """The value of `Nodes.room_version` at the last try at which the request did not fit. The request cannot
+    fit before this version increases.
     """
     why: Reason = Reason.RESOURCES
     """The reason why the request did not fit at the last try."""

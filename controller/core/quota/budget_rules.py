@@ -12,7 +12,9 @@ from controller.core.model.job import NEVER
 
 
 class BudgetAction(enum.Enum):
-    """The effect of a used-up budget on the waiting jobs of its project."""
+    """The effect on the waiting jobs of a project when its budget is used up (`then` of the budget in
+    scheduler.toml).
+    """
 
     ALERT = "alert"
     """An event is recorded; the waiting jobs are not affected."""
@@ -37,7 +39,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """The times at which the months begin in one time zone, in seconds since 1970. `starts[0]` is the
+    """The times at which consecutive months begin in one time zone, in seconds since 1970. `starts[0]` is the
     beginning of the month `month` (1 to 12) of the year `year`.
     """
 

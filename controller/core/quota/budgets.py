@@ -13,7 +13,9 @@ from wire.names import WHOLE_GPU, Reason
 from wire.text import decimal, duration, printable
 
 ALERTS = (80, 100)
-"""The percentages of a budget at which an event is recorded."""
+"""A BudgetReached event is recorded when a project has used one of these percentages of its monthly
+budget.
+"""
 
 
 MIB_OF_GIB = 1_024
@@ -146,8 +148,9 @@ class Budgets:
         included.
         """
         self.stops = self.lowers = False
-        """`stops` is True if the jobs of some project have to wait once its budget is used up. `lowers` is
-        True if the jobs of some project come after all other jobs once its budget is used up.
+        """`stops`: at least one project has a budget with the effect STOP (when it is used up, the project's
+        jobs wait). `lowers`: at least one has a budget with the effect LOW (the jobs come after all other
+        jobs).
         """
         self._models_of = models_of
         self._next_at: float | None = None
@@ -324,8 +327,9 @@ class Budgets:
         return standing is not None and standing.part >= 1.0
 
     def due(self, now: float) -> list[tuple[BudgetStanding, int]]:
-        """Return the due alerts as (usage and budget of a project, percentage of ALERTS). If a project has
-        reached several percentages, return only the highest one. Leave out an alert that is recorded already.
+        """Return the alerts that must be recorded now, as (usage and budget of a project, percentage of
+        ALERTS). If a project has reached several percentages, return only the highest one. Leave out an alert
+        that is recorded already.
         """
         found: list[tuple[BudgetStanding, int]] = []
         if self.next_at > now:

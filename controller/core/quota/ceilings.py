@@ -142,7 +142,7 @@ def _beyond(name: str, most: float, spec: JobSpec) -> tuple[str, str, str, str] 
 
 def _stop_s(spec: JobSpec) -> float:
     """Return the seconds that a job with this spec may take to end after its preemption. The result is the
-    time to save a checkpoint, plus the grace of the job.
+    grace time of the job, plus the time for its checkpoint if it saves one.
     """
     return spec.grace_s + (spec.checkpoint_s if spec.saves else 0.0)
 

@@ -22,7 +22,9 @@ GPUs within this duration count. Nodes without reservations are left out.
 
 @dataclass(frozen=True, slots=True)
 class GpusKept:
-    """The reason why a job may not start: too few free GPUs would be left for the jobs of `queue`."""
+    """The reason why a job may not start: it would leave fewer free GPUs than the queue `queue` keeps for its
+    own jobs (`kept`).
+    """
 
     queue: str
     kept: int
@@ -39,7 +41,9 @@ class GpusKept:
     until: float
     """The time at which the queue stops keeping GPUs free; infinity if the queue keeps them at all times."""
     withheld: bool = True
-    """True if the job fits on the free resources, so that only the kept GPUs keep it from starting."""
+    """True if the job fits on the resources that are free now, so that it waits only because of the kept
+    GPUs.
+    """
     only_this_job: ClassVar[bool] = False
 
     @property

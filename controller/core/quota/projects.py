@@ -54,7 +54,7 @@ class UnknownProjects(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class ProjectRules:
-    """The projects that scheduler.toml declares, with their members. If scheduler.toml declares no project,
+    """The projects that scheduler.toml declares, with their members. By default no project is declared, and
     every project is open to all users.
     """
 
@@ -109,8 +109,8 @@ class ProjectRules:
         return project == DEFAULT_PROJECT or project in self.declared
 
     def may_use(self, asker: Requester, project: str) -> bool:
-        """Return whether the user may submit to a project. Only members may submit to a project with
-        members.
+        """Return whether the user may submit to a project. Only its members, operators and admins may submit
+        to a project with members.
         """
         members = self.members.get(project)
         return not members or asker.operator or asker.user in members

@@ -36,7 +36,8 @@ class Quotas:
 
     1. Each limit of a tenant comes from the first source that sets the limit. The sources are, in this order:
        the operator's quota for the tenant, the tenant's entry in a table [hours.NAME] that is in force, the
-       tenant's entry in [quota], and then the same three sources for "*" (all tenants).
+       tenant's entry in [quota], and then the same three sources for "*" (all tenants). The number of running
+       jobs of a queue is also limited by `[queues.NAME] max_running`.
     2. A job exceeds a hard limit if its need, added to the tenant's usage, is above the limit. A project may
        borrow: it may use up to `borrow` more than its hard limit, while all projects with hard limits of
        their own together use at most the sum of these limits.
@@ -97,7 +98,7 @@ class Quotas:
         self._forget()
 
     def follow_hours(self, tables: tuple[HoursTable, ...]) -> None:
-        """Use the quotas of exactly these tables [hours.NAME], which are now in force."""
+        """Use the quotas of these tables [hours.NAME], which are now in force, and of no other tables."""
         if tables != self._in_force:
             self._in_force = tables
             self._clear()
@@ -240,8 +241,8 @@ class Quotas:
         return None
 
     def never_allowed(self, user: str, spec: JobSpec, need: Amount) -> LimitExceeded | None:
-        """Return a hard limit that the job would exceed even if its tenants used nothing else and could
-        borrow as much as possible. Return None if there is none.
+        """Return a hard limit that the job would exceed at all hours of the week, even if its tenants used
+        nothing else and borrowed as much as possible. Return None if there is no such limit.
         """
         if self.unlimited:
             return None
@@ -255,8 +256,9 @@ class Quotas:
         return None
 
     def never_on_model(self, user: str, spec: JobSpec, model: str, need: int) -> LimitExceeded | None:
-        """Return a hard limit that a job with `need` thousandths of GPUs of the model `model` exceeds, even
-        if its tenants use nothing else. Return None if there is no such limit.
+        """Return a hard limit on GPUs of the model `model` that a job with `need` thousandths of these GPUs
+        would exceed at all hours of the week, even if its tenants used nothing else and borrowed as much as
+        possible. Return None if there is no such limit.
         """
         for account in self.accounts.tenants_of(user, spec):
             bounds = self.limits_of(account.key)
@@ -271,8 +273,8 @@ class Quotas:
         return None
 
     def _most(self, bounds: TenantLimits, kind: int, limit: int) -> int:
-        """Return the largest amount of the resource `kind` that a tenant can ever use, including the amount
-        that it may borrow. `limit` is the hard limit of the tenant.
+        """Return the largest amount of the resource `kind` that a tenant may use under its present limits
+        `bounds`, including the amount that it may borrow. `limit` is its hard limit on the resource.
         """
         lent = bounds.lent.get(kind, 0)
         return max(limit, min(limit + lent, self._stated_sum(kind))) if lent else limit
@@ -371,8 +373,8 @@ class Quotas:
         return self.models[kind - FIRST_MODEL] if kind >= FIRST_MODEL else ""
 
     def borrows(self, project: str, kind: int, need: int) -> bool:
-        """Return whether the project would borrow quota from other projects if it used `need` more of the
-        resource `kind`.
+        """Return whether the project would exceed its own hard limit, and so borrow from other projects, if
+        it used `need` more of the resource `kind`.
         """
         account = self.accounts.tenant(("project", project))
         limits = dict(self.limits_of(account.key).hard)
@@ -387,9 +389,9 @@ class Quotas:
     def _over_loan(
         self, account: TenantUsage, bounds: TenantLimits, kind: int, used: int, need: int, limit: int
     ) -> LimitExceeded | None:
-        """Return None if the tenant may borrow the amount by which `used` plus `need` is above its hard limit
-        `limit`. Otherwise return the exceeded limit: that of the tenant, or the sum of the limits of all
-        lenders.
+        """`used` plus `need` is above the hard limit `limit` of the tenant. Return None if the tenant may
+        borrow the excess. Otherwise return the exceeded limit: that of the tenant, that with its greatest
+        loan, or the sum of the limits of all lenders.
         """
         lent = bounds.lent.get(kind, 0)
         if not lent:

@@ -207,8 +207,8 @@ class UsageCounters:
                 used[place] += more[place]
 
     def gpu_time(self, job: Job, limit_s: float | None) -> int:
-        """Return the GPU time, in 1/1000 GPU-seconds, that the counters contain for a running job if its time
-        limit is `limit_s`.
+        """Return the GPU time, in 1/1000 GPU-seconds, that the counters would contain for a running job with
+        the time limit `limit_s`: until this limit, but at most for the time window of quotas.
         """
         gpu = sum(hold.milli for member in job.members.values() for hold in member.allocation.gpus)
         return round(gpu * min(NEVER if limit_s is None else limit_s, self.window_s))

@@ -1,5 +1,5 @@
-"""Proposes moves of jobs away from the node with the highest load. Sites that prefer even loads switch this
-on with the kind `load`.
+"""Proposes moves of jobs away from the node with the highest load. A site that prefers even loads adds `load`
+to `[rebalance] kinds`.
 """
 
 from __future__ import annotations

@@ -19,11 +19,11 @@ ROUNDING_S = 1e-6
 def keeps_head_start(
     state: State, placer: Placer, mode: Backfill, first: Job, proposal: Proposal, now: float
 ) -> bool:
-    """Return whether the moves of the proposal leave the guaranteed start of the first waiting job `first` as
-    early as it is.
+    """Return whether the guaranteed start of the first waiting job `first` is not later after the moves of
+    the proposal than without them.
 
-    If the backfill `mode` reserves nodes for all waiting jobs, or starts no job behind the first one, the
-    result is always False.
+    If the backfill `mode` makes no reservation, the result is True. If it makes reservations for several
+    jobs, or starts no job behind the first one, the result is False.
     """
     if mode.reserves is Reserves.NO_JOB:
         # With this kind of backfill, the first waiting job has no guaranteed start that moves could delay.

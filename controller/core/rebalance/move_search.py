@@ -96,7 +96,9 @@ class MoveSearch:
         return known
 
     def movable(self, node: str) -> list[Job]:
-        """Return the jobs on a node that may be moved now, the job that loses the least work first."""
+        """Return the jobs on a node that may be moved now, the job with the least work (in GPU-hours) since
+        its last checkpoint first.
+        """
         now = self.now
         jobs = [self.state.jobs[each] for each in self.state.nodes.by_name[node].held]
         found = [

@@ -150,8 +150,8 @@ class Proposal:
 def layouts(
     nodes: Nodes, moves: list[PlannedMove], started: tuple[Allocation, ...] = ()
 ) -> tuple[FreeGpuLayout, FreeGpuLayout]:
-    """Return the layouts of free GPUs (now, after these moves and the start of a job with the allocations
-    `started`).
+    """Return two layouts of the free GPUs: now, and after these moves and the start of a job with the
+    allocations `started`.
     """
     columns = nodes.columns
     after = gpus_after(nodes, columns.gpu_free, moves, started)

@@ -39,7 +39,8 @@ class Rebalancer:
     calls.
 
     1. Take the first job of each lane (list of waiting jobs with equal requests), in queue order. Find the
-       first of these jobs that does not fit. Also take the later ones that only lack free nodes.
+       first of these jobs that does not fit. Also take the later jobs among them that lack free nodes but no
+       licences.
     2. Collect the proposals of each strategy (strategies.py) of a configured kind, in order of preference.
     3. Drop a proposal whose gain is too small for its cost. Also drop a proposal that would delay the first
        waiting job.
@@ -116,8 +117,9 @@ class Rebalancer:
 
     def _waiting(self, now: float) -> tuple[Job | None, list[Job]]:
         """Return (first job, jobs to help). The first job is the first waiting job that is within all quotas
-        and limits but does not fit; None if there is none. The jobs to help only lack free nodes, so moves of
-        running jobs could let them start. Of jobs with equal requests, only the first is considered.
+        and limits but does not fit; None if there is none. The jobs to help lack free nodes but no licences,
+        so moves of running jobs could let them start. Of jobs with equal requests, only the first is
+        considered.
         """
         state, cycle = self._state, self._cycle
         place = position_key(state, cycle.queue, now)
@@ -140,8 +142,8 @@ class Rebalancer:
         return first, found
 
     def _most_moves(self, now: float) -> int:
-        """Return how many jobs may be moved now. The number is limited by `max_moves` and by the rate limit
-        of preemption.
+        """Return how many jobs may be moved now under `max_moves` and the rate limit of preemption; 0 or less
+        for none.
         """
         state, guards = self._state, self._placer.pipeline.guards
         under_way = sum(1 for job in state.claims if state.jobs[job].move is not None)

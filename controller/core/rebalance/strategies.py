@@ -138,7 +138,8 @@ def drain_nodes(search: MoveSearch) -> Iterator[Proposal]:
     """Yield proposals that move jobs away from nodes with a drain.
 
     The moves of one proposal cost at most `max_gpu_hours`. The gain (`worth`) is a sum over the moved jobs:
-    the GPUs of a job, times the hours from its move to its expected end.
+    the GPUs of a job, times the hours from its move to its expected end, or to the end of `horizon_s` if that
+    is earlier.
     """
     state, rules = search.state, search.rules
     for node in state.nodes.rows:

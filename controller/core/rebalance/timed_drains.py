@@ -29,7 +29,7 @@ from wire.text import duration
 
 
 class Departure(enum.Enum):
-    """The treatment of a job on a node that must be empty at a given time."""
+    """What happens to a job on a node that must be empty at a given time."""
 
     ENDS = "ends"
     """The job ends before the node must be empty, because of its time limit."""
@@ -78,17 +78,18 @@ class TimedDrains:
        warning to the job's log and terminals. A job is warned again only if the time of its stop changes, for
        example because another of its nodes is drained.
     3. A job that would still run at `empty_by` gets a stop order so early that its checkpoint and its grace
-       are over at `empty_by`. An elastic job gives up only this node. A replica, or a job that may be
+       time are over at `empty_by`. An elastic job gives up only this node. A replica, or a job that may be
        preempted, continues on other nodes. If other nodes are free for the job, they are kept for it; if not,
        the job waits in the queue. Any other job ends with the reason DRAINED.
     4. From `empty_by` on, the node has a drain without a time, so no job starts on the node.
 
-    Invariant: a job is stopped only if its time limit lets the job run beyond `empty_by`. Cost: O(jobs on
-    nodes with a timed drain) for each step, and one placement for each moved job.
+    Invariant: a job is stopped only if it could still run at `empty_by` because of its time limit, or because
+    it has none. Cost: O(jobs on nodes with a timed drain) for each step, and one placement for each moved
+    job.
 
     Example: gpu01 is to be empty by 18:00. Job 7 ends at 17:30 at the latest. Job 8 has no time limit and
-    needs 60 s for a checkpoint and 60 s of grace. Its owner is warned at once, and the job gets a stop order
-    at 17:58. A job of 2 hours may start on gpu01 at 15:00, but not at 16:30.
+    needs 60 s for a checkpoint and has a grace time of 60 s. Its owner is warned at once, and the job gets a
+    stop order at 17:58. A job of 2 hours may start on gpu01 at 15:00, but not at 16:30.
     """
 
     def __init__(
@@ -125,8 +126,8 @@ class TimedDrains:
         yield from (each.at for each in self.to_stop(node, drain.empty_by))
 
     def leaving(self, node: Node, empty_by: float) -> Iterator[DepartingJob]:
-        """Yield the treatment of each job on the node if the node must be empty at `empty_by`, the lowest job
-        id first. Jobs that are already being stopped are left out.
+        """Yield for each job on the node how the job leaves if the node must be empty at `empty_by`, the
+        lowest job id first. Jobs that are already being stopped are left out.
         """
         for job in [self._state.jobs[number] for number in sorted(node.held)]:
             if job.stopping is not None or job.members[node.name].leaving:

@@ -28,7 +28,8 @@ DRAIN_PREFIX = "drain/"
 operators' reservations have no slash.
 """
 AHEAD = 8
-"""The number of occurrences of a recurring reservation whose ends are tried as start times of jobs."""
+"""The ends of at most this many occurrences of a recurring reservation are tried as planned starts of jobs.
+"""
 
 
 @dataclass(slots=True)
@@ -105,8 +106,8 @@ class Reservation:
         """
         every, duration = self.spec.every_s, self.spec.duration_s
         if at == NEVER:
-            # The job starts at an unknown time: for example, it waits for the end of a job without a time
-            # limit.
+            # NEVER means that the start of the job is unknown, for example because it waits for the end of a
+            # job without a time limit.
             return at
         if every is None:
             if at >= self.ends_at or at + length <= self.starts_at:
@@ -267,8 +268,8 @@ class Reservations:
         return outside
 
     def rows(self, nodes: Nodes, reservation: Reservation) -> list[int]:
-        """Return the row numbers of the nodes of the reservation. The result is cached until nodes are added
-        or removed.
+        """Return the row numbers of the nodes of the reservation. The result is cached until the reservation
+        changes, or until nodes are added, removed or changed.
         """
         name = reservation.spec.name
         known = self._rows.get(name)

@@ -36,7 +36,7 @@ _OF_NODES = (
     NodeWentAway,
     NodeWentDown,
 )
-"""Events that may make the replicas on a node unready, or force them to leave the node."""
+"""Events of a node after which its replicas may be ready or not ready, or may have to leave the node."""
 _OF_RESERVATIONS = (ReservationMade, ReservationEnded, ReservationCancelled)
 
 
@@ -95,25 +95,29 @@ class ServiceReconciler:
         self.active = bool(self._services or self._state.replicas)
         """True if scheduler.toml has a service, or if a replica of a removed service still exists."""
         self._due: dict[str, float] = {}
-        """The time of the next round of each service, if a round is needed without an event; NEVER if not."""
+        """The time of the next round of each service if no event comes before, for example because a replica
+        then becomes ready. NEVER if no such round is needed.
+        """
         self.refusals: dict[str, Refusal] = {}
         """The refusal of each service for which a job could not be queued in its last round. The next `run`
         tries again.
         """
         self._changed = dict.fromkeys((*self._services, *self._state.replicas), NEVER)
-        """The services with an event since their last round, each with the time of its last event. At the
-        beginning, all services are in this dictionary with the time NEVER: their first round needs no time,
-        because each new configuration is followed by a scheduling cycle, which runs these rounds.
+        """The services with an event since their last round, each with the time of its last event. At first
+        it contains all services with the time NEVER, which makes no timer due. The scheduling cycle that
+        follows each new configuration runs their first rounds.
         """
 
     @property
     def next_at(self) -> float:
-        """The time of the next round; NEVER if no round is needed before the next event."""
+        """The time at which `run` must be called next, at once if a service is marked; NEVER if no round is
+        needed before the next event.
+        """
         return min(min(self._due.values(), default=NEVER), min(self._changed.values(), default=NEVER))
 
     def on_event(self, event: Event) -> None:
-        """Mark the services that the event concerns, because it is about their replicas, nodes or settings.
-        The next `run` runs a round for these services.
+        """Mark the services whose replicas, nodes or settings the event has changed. The next `run` runs a
+        round for these services.
         """
         if isinstance(event, JobEvent):
             self._plan(self._state.jobs[event.job], event.at)

@@ -24,8 +24,8 @@ def barred_nodes(state: State, job: Job, now: float, later_s: float = 0.0) -> Bo
 
 
 def nodes_at_model_quota(state: State, job: Job) -> Bools | None:
-    """Return which nodes (True by row number) the job cannot use, because a tenant of the job has no
-    quota left for the node's GPU model. Return None if there is no such node.
+    """Return which nodes (True by row number) the job cannot use, because a tenant of the job has no quota
+    left for a GPU model of the node. Return None if there is no such node.
     """
     full, columns = full_models(state, job), state.nodes.columns
     if not full:

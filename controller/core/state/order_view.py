@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 ABOVE_SHARE = 3
-"""The factor by which the wait of a gang must be longer if its project has used more than its fair share."""
+"""A gang must wait this many times as long before it comes first if its project has used more than its fair
+share.
+"""
 
 
 def _order_view(state: State, queue: Queue, now: float) -> OrderView:
@@ -71,7 +73,7 @@ def position_key(state: State, queue: Queue, now: float) -> PositionKey | None:
 def overdue_gangs(state: State, queue: Queue, now: float) -> frozenset[int]:
     """Return the jobs on several nodes that have waited longer than `[scheduler] gang_after_s`. A job must
     have waited three times as long if its project has used more than its share. A job that was preempted is
-    in the result at once.
+    in the result at once, whatever its wait.
 
     In the default order of several projects (`State.orders_projects`), a job of a project above its share is
     never in the result. For this rule, the project is compared only with the projects that have waiting jobs.

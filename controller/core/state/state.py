@@ -52,8 +52,8 @@ def _queue_of(order: Order) -> Queue:
 
 @dataclass(frozen=True, slots=True)
 class AppliedConfig:
-    """The configuration in use: its hash, the time of its application (`at`), and the user or operator that
-    applied it (`by`).
+    """The configuration in use: its hash, the time `at` at which it was applied, and the user that applied it
+    (`by`).
     """
 
     digest: str
@@ -92,7 +92,9 @@ class State:
         None: no gang comes first because of its wait.
         """
         self.longest_runs = PredictionConfig(quantile=1.0)
-        """The rule that predicts the longest run time of jobs without a time limit, for `assumed_span`."""
+        """How `assumed_span` predicts the run time of a job without a time limit: the longest of the last run
+        times of similar jobs.
+        """
         self.releases: list[tuple[float, int]] = []
         """(expected end, job) of each placed or nominated job, sorted by the expected end, the soonest first.
         """
@@ -112,7 +114,7 @@ class State:
         """
         self.next_job = 1
         self.skipped = NONE_SKIPPED
-        """The ids and attempt numbers that are not given again after an accepted loss."""
+        """The ids and attempt numbers that are not given again after `corral admin accept-loss`."""
         self.forgot = False
         """True if ended jobs were dropped from memory. The idempotency keys of these jobs are then only in
         the store.
@@ -127,11 +129,12 @@ class State:
         self.quotas = Quotas(self.accounts, self.nodes.gpu_counts)
         self.budgets = Budgets(self.models_of_node)
         self.limited = bool(self.shares.hard)
-        """True if any quota exists, any budget can delay jobs, any share has a hard limit, or a job with
-        `--reservation` has waited.
+        """True if any quota exists, any budget can delay jobs, any share has a hard limit, or `confined` is
+        True. The queue then has lanes for each user, project and queue.
         """
         self.confined = False
-        """True if a job with `--reservation` has waited since the start of the controller."""
+        """True if at least one job with `--reservation` was put into the queue since the controller started.
+        """
         self.offqueue = OffQueueUsage()
         self.host_keys: dict[str, str] = {}
         """Pinned SSH host keys by node."""
@@ -247,7 +250,9 @@ class State:
         return self.nodes.gpu_models(node) if node in self.nodes.by_name else {}
 
     def follow_hours(self, tables: tuple[str, ...]) -> None:
-        """Use the quotas and weights of exactly these tables [hours.NAME], which are now in force."""
+        """Use the quotas and weights of these tables [hours.NAME], which are now in force, and of no other
+        tables.
+        """
         self.hours = tables
         found = self.quotas.rules.timetable.named(tables)
         self.quotas.follow_hours(found)
@@ -347,13 +352,13 @@ class State:
         return bool(reservations.by_name or reservations.drains or self.quotas.models or self.confined)
 
     def assumed_span(self, job: Job) -> float:
-        """Return for how many seconds an attempt of the job may hold its nodes, as assumed by operators'
-        reservations and by the deadlines of other jobs.
+        """Return the seconds for which an attempt of the job is assumed to hold its nodes, when the scheduler
+        checks whether it is in the way of an operator's reservation or of the deadline of another job.
 
-        1. With a time limit: the time limit plus the grace.
+        1. With a time limit: the time limit plus the grace time.
         2. Without a time limit, if `[jobs] default_time_limit_s` is set, and the job is neither a replica nor
            always restarted: the longest of the last run times of similar jobs, or `default_time_limit_s` if
-           too few of them have ended, plus the grace.
+           too few of them have ended, plus the grace time.
         3. In all other cases: NEVER.
         """
         if job.limit < NEVER:
@@ -361,8 +366,9 @@ class State:
         return (self.estimates.planned(job, self.longest_runs) or NEVER) + job.spec.grace_s
 
     def pool_units(self, job: Job) -> float:
-        """Return the number of GPUs of the cluster; if it has none, the number of its CPU cores. Return 0 for
-        a job without GPUs on a cluster with GPUs, because the guard of predictions compares GPU jobs only.
+        """Return the size of the cluster for the check of run time predictions (PredictionGuard): its number
+        of GPUs or, if it has none, of CPU cores. Return 0 for a job without GPUs on a cluster with GPUs,
+        because the check then counts only jobs with GPUs.
         """
         gpus = self.nodes.gpu_counts.total
         if gpus:
@@ -386,8 +392,8 @@ class State:
             _remove_sorted(self._assumed_releases, release)
 
     def assumes_ends(self, by: float) -> bool:
-        """Return whether a job without a time limit is assumed to end by the time `by`. Jobs with a stop
-        order are left out, because their ends are not only assumed.
+        """Return whether `releases` has an end, at or before the time `by`, of a job without a time limit and
+        without a stop order. Such an end is only assumed.
         """
         ending = takewhile(lambda each: each[0] <= by, self._assumed_releases)
         return any(self.jobs[job].stop_by is None for _, job in ending)

@@ -1,4 +1,4 @@
-"""The valid and the lately expired API tokens."""
+"""The API tokens that are valid, or that have expired and are still listed (`FORGET_S`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from controller.core.model.tokens import TokenRecord
 
 
 class Tokens:
-    """The API tokens by id. `version` changes with each change of the tokens."""
+    """The API tokens by id. `version` increases with each change of the tokens."""
 
     def __init__(self) -> None:
         self.by_id: dict[str, TokenRecord] = {}

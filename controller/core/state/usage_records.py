@@ -19,7 +19,7 @@ def usage_rows(job: Job, now: float, so_far: Mapping[str, AttemptUse] = _NOT_MEA
     record ends at `now`.
 
     `so_far` contains the measured usage of the members that still run, by node name. The usage of an ended
-    member is in the report of its end. A member that never started gets no record.
+    member comes from the agent's report of its end. A member that never started gets no record.
     """
     for node, member in job.members.items():
         if member.started_at is None:

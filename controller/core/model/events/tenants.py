@@ -65,9 +65,9 @@ class BudgetReached(ClusterEvent):
 
 @dataclass(frozen=True, slots=True)
 class HoursChanged(ClusterEvent):
-    """Other tables [hours.NAME] of scheduler.toml have come into force, with their quotas and weights.
-    `tables` contains their names in the order of the file. If it is empty, only [quota] and [fair_share]
-    apply.
+    """From this time on, the tables [hours.NAME] of scheduler.toml with the names `tables` are in force.
+    Their quotas and weights override [quota] and [fair_share]. If `tables` is empty, only [quota] and
+    [fair_share] apply.
     """
 
     tables: tuple[str, ...]
@@ -75,8 +75,8 @@ class HoursChanged(ClusterEvent):
 
 @dataclass(frozen=True, slots=True)
 class ShareSet(ClusterEvent):
-    """The weight or the limits of a tenant were set. The tenant is an organisation, a project or a user
-    (`project/user`). None: the value is unchanged.
+    """An operator set the weight or the limits of a tenant. The tenant is an organisation, a project or a
+    user (`project/user`). A weight or limit that is None is unchanged.
     """
 
     share: str

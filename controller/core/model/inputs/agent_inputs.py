@@ -140,7 +140,9 @@ class LinkWentDown(Input):
 
 @dataclass(frozen=True, slots=True)
 class NodeSilent(Input):
-    """The controller has received no message from a node for the last `for_s` seconds."""
+    """The agent of a node has not been connected for `for_s` seconds, counted from the loss of the connection
+    or from the start of the controller.
+    """
 
     node: str
     for_s: float

@@ -27,8 +27,8 @@ class DataFound(Input):
 
 @dataclass(frozen=True, slots=True)
 class NoteStart(Input):
-    """Record an estimated start that was shown to a user, unless a similar estimate is already recorded for
-    the job.
+    """Record an estimated start of a waiting job, made with the method `kind`. When the job starts, its start
+    is compared with the estimate. Do nothing if enough estimates of the job are recorded (`should_record`).
     """
 
     job: int

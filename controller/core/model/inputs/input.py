@@ -34,14 +34,15 @@ class GpuInput(Input):
 
 @dataclass(frozen=True, slots=True)
 class Requester:
-    """The user that sends a command: a submit, an edit, a hold or a release. The rights of the user determine
-    the ceilings of requests, the projects that the user may use, and the holds that the user may release. For
-    an admin, both `operator` and `admin` are True.
+    """The user that sends a command, such as a submit or an edit, with the rights of the user. These rights
+    determine the ceilings of requests, the projects that the user may use, and the holds that the user may
+    release. For an admin, both `operator` and `admin` are True.
     """
 
     user: str
     operator: bool = False
     admin: bool = False
     projects: frozenset[str] | None = None
-    """The only projects that the command may concern, if it was sent with a token for some projects; None for
-    all projects."""
+    """The command may act only on jobs in these projects, because it was sent with a token that is limited to
+    them. None: all projects.
+    """

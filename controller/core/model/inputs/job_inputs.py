@@ -80,8 +80,8 @@ class Edit(JobCommand):
     changes: Mapping[str, Any]
     known: Mapping[str, JobState] = field(default_factory=dict)
     asker: Requester | None = None
-    """`known` contains the final states, by display id, of ended jobs on which the changed job depends.
-    `asker` is the user that sends the change; None in a simulation, which allows everything.
+    """`asker` is the user that sends the edit; None in a simulation, which allows everything. `known`
+    contains the final states, by display id, of ended jobs on which the edited job depends.
     """
     delays_nobody: bool = False
     """True: the edit extends the time limit of a running job, and a forecast shows that this delays no
@@ -108,7 +108,7 @@ class Release(JobCommand):
 
 @dataclass(frozen=True, slots=True)
 class Requeue(JobCommand):
-    """End the attempt of a job and queue the job again."""
+    """End the present attempt of a job, and queue the job again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +122,8 @@ class Preempt(JobCommand):
 
 @dataclass(frozen=True, slots=True)
 class KeepIdle(JobCommand):
-    """Do not flag or end a running job for `for_s` seconds because its GPUs are idle. `why` is the reason
-    that the user gave.
+    """For the next `for_s` seconds, do not flag or end a running job although its GPUs are idle. `why` is the
+    reason that the user gave.
     """
 
     for_s: float

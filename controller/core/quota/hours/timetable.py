@@ -76,7 +76,7 @@ class Timetable:
 
     @property
     def changes_per_week(self) -> int:
-        """An upper bound of how often the set of tables in force changes in one week."""
+        """An upper bound on the number of times that the set of tables in force changes in one week."""
         return 2 * sum(len(each.hours.windows) for each in self.tables)
 
 

@@ -43,8 +43,8 @@ from wire.job.datasets import parse_dataset
 from wire.names import JobState, Reason
 
 _RATED = 100_000
-"""When the times of twice as many preemptions are kept, this many of the oldest times are deleted. The rate
-limit of preemption never needs more.
+"""When the state has the times of twice this many preemptions, the oldest half is deleted. The rate limit of
+preemption needs only the times of the last `window_s` seconds.
 """
 _ENDING = {None: Reason.NONE, Reason.PREEMPTED: Reason.GRACE}
 """The `reason` that a job gets when it starts to run, by the reason of its stop order; None: no stop order.
@@ -147,7 +147,9 @@ def _members_started(state: State, event: AttemptStarted | MembersStarted) -> No
 
 
 def _run(state: State, job: Job, at: float) -> None:
-    """Set the job to RUNNING, because each of its members has started, or has ended without a start."""
+    """Set the job to RUNNING with the start `at`, because each of its members has started or has ended
+    without a start.
+    """
     job.change_state(JobState.RUNNING, _ENDING.get(job.stopping, Reason.CANCELLING))
     if at == job.placed_at:
         # Keep the entry in `releases`: the job starts at the time of its placement, so its expected end does
@@ -298,7 +300,9 @@ def _job_requeued(state: State, event: JobRequeued) -> None:
 
 
 def _learn_service(state: State, job: Job, at: float, *, ended: bool) -> None:
-    """Add the present attempt, which is over, to the rates at which jobs end."""
+    """Add the present attempt, which is over, to the statistics of the rates at which jobs end. `ended` is
+    False if the job is queued again or was stopped from outside.
+    """
     if job.spec.gpus and job.placed_at is not None:
         before_s = run_s_before(job)
         state.service_rates.learn(job.spec.gpus, before_s, before_s + present_run_s(job, at), ended=ended)

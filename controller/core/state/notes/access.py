@@ -1,4 +1,4 @@
-"""Notes about API tokens."""
+"""The notes (database rows other than those of jobs and nodes) about API tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Notes with statistics about the run times and starts of jobs that have ended."""
+"""The notes (database rows other than those of jobs and nodes) with statistics about the run times and starts
+of jobs.
+"""
 
 from __future__ import annotations
 

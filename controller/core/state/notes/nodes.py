@@ -1,4 +1,6 @@
-"""Notes about nodes: data sets on them, host keys, and off-queue processes."""
+"""The notes (database rows other than those of jobs and nodes) about data sets on nodes, host keys, and
+off-queue processes (GPU processes outside of jobs).
+"""
 
 from __future__ import annotations
 
@@ -58,8 +60,7 @@ HOST_KEYS = NoteKind(
 )
 
 OFFQUEUE_PROCESSES = NoteKind(
-    # Keep this old name in the database rows of off-queue processes, because existing stores contain the
-    # name.
+    # Keep this old name of off-queue processes, because the rows in existing stores have it.
     "strangers",
     keys=lambda state: dict.fromkeys(key[0] for key in state.offqueue.open),
     note=_open_stints,

@@ -1,4 +1,6 @@
-"""Notes about reservations, the hours in force, and the applied configuration."""
+"""The notes (database rows other than those of jobs and nodes) about reservations, the tables [hours.NAME] in
+force, and the applied configuration.
+"""
 
 from __future__ import annotations
 

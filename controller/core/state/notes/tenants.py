@@ -1,4 +1,6 @@
-"""Notes about tenants: quotas, used GPU-hours, budgets and fair shares."""
+"""The notes (database rows other than those of jobs and nodes) about tenants: quotas, used GPU-hours, budgets
+and fair shares.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notes about services and workloads."""
+"""The notes (database rows other than those of jobs and nodes) about services and workloads."""
 
 from __future__ import annotations
 
