@@ -1,1 +1,1 @@
-"""What the engines on Amazon's services share: signed requests, access keys and answers in XML."""
+"""Code of all engines that use AWS: signed requests, access keys and answers in XML."""

@@ -12,8 +12,9 @@ from wire import trusted_paths
 
 
 def read_credentials(file: str) -> Credentials:
-    """Return the access key in the section `default` of a file with the form of ~/.aws/credentials; without
-    `file`, the one in the environment of the controller. Raise EngineUnavailable if there is none.
+    """Return the access key in the section `default` of `file`, which has the form of ~/.aws/credentials.
+    Without `file`, return the access key in the environment of the controller. Raise EngineUnavailable if
+    there is none.
     """
     found: Mapping[str, str] = os.environ
     if file:

@@ -1,4 +1,4 @@
-"""Reads answers of AWS: bodies of a bounded length, and XML without entities."""
+"""Reads HTTP answers of AWS: bodies of a bounded length, and XML without entities."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ async def read_body(answer: aiohttp.ClientResponse, most: int) -> bytes:
 
 
 def parsed_xml(text: bytes) -> Element | None:
-    """Return the root element without namespaces; None if the text is no XML. Documents with a DTD are
-    refused, because their entities can grow without limit.
+    """Return the root element, with the namespaces removed from all tags. Return None if the text is not XML,
+    or has a DTD, because the entities of a DTD can grow without limit.
     """
     if b"<!DOCTYPE" in text or b"<!ENTITY" in text:
         return None

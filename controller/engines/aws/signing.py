@@ -1,4 +1,4 @@
-"""Signs requests to AWS with Signature Version 4, in headers or in the query of an address."""
+"""Signs requests to AWS with Signature Version 4, in headers or in the query of a URL."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 LONGEST_PRESIGNED_S = 604_800
-"""The most seconds for which AWS accepts a presigned address."""
+"""The most seconds for which AWS accepts a presigned URL."""
 _ALGORITHM = "AWS4-HMAC-SHA256"
 _UNSIGNED = "UNSIGNED-PAYLOAD"
 
@@ -28,11 +28,12 @@ class Credentials:
 class Signer:
     """Signs requests to one service in one region.
 
-    1. Hash the canonical request: method, path, query, headers, names of the headers, hash of the body.
+    1. Hash the canonical form of the request: method, path, query, headers, names of the headers, hash of the
+       body.
     2. Derive the signing key from the secret, the day, the region and the service.
     3. Sign the time, the scope and the hash of step 1.
 
-    The path of an address must be percent-encoded once. `now` is the time in seconds since 1970.
+    The path of a URL must be percent-encoded once. `now` is the time in seconds since 1970.
     """
 
     credentials: Credentials
@@ -42,7 +43,7 @@ class Signer:
     def headers(
         self, method: str, url: str, body: bytes, now: float, headers: Mapping[str, str] | None = None
     ) -> dict[str, str]:
-        """Return the headers of a signed request: those given, and those of the signature."""
+        """Return the headers of a signed request: `headers`, and the headers of the signature."""
         at = _timestamp(now)
         digest = hashlib.sha256(body).hexdigest()
         signed = {name.lower(): value for name, value in (headers or {}).items()}
@@ -61,8 +62,8 @@ class Signer:
     def presigned(
         self, method: str, url: str, valid_s: int, now: float, headers: Mapping[str, str] | None = None
     ) -> str:
-        """Return an address with which any client can make one kind of request for `valid_s` seconds. The
-        client must send `headers`.
+        """Return a URL with a signature. For `valid_s` seconds, any client can send a request with this
+        method to the URL without an access key. The client must send `headers`.
         """
         if not 1 <= valid_s <= LONGEST_PRESIGNED_S:
             raise ValueError(f"a presigned address is valid for 1 to {LONGEST_PRESIGNED_S} s, not {valid_s}")
@@ -86,7 +87,8 @@ class Signer:
 
     def _signature(self, method: str, url: str, headers: Mapping[str, str], digest: str, at: str) -> str:
         parts = urlsplit(url)
-        # All services except S3 hash the path with its percent signs encoded once more.
+        # Encode the percent signs of the path once more, because all services except S3 hash the path in this
+        # form.
         path = parts.path or "/"
         path = path if self.service == "s3" else quote(path, safe="/-_.~")
         pairs = sorted(parse_qsl(parts.query, keep_blank_values=True))

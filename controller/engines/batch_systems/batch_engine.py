@@ -47,7 +47,7 @@ from wire.text import printable
 _T = TypeVar("_T")
 _SUBMIT_FAILED, _NO_DIRECTORY = 90, 91
 _DEFAULT_QUEUE = "default"
-"""The name of the only node in Corral for a PBS whose nodes belong to no queue."""
+"""If the nodes of a PBS belong to no queue, they are together one node of Corral with this name."""
 _SECTION = "corral-section"
 _STATES = {
     Phase.WAITING: ForeignState.WAITING,
@@ -81,14 +81,17 @@ class BatchSettings:
 
 
 class BatchEngine(ExecutionEngine):
-    """The engine of a batch system. A `Dialect` has the commands, a `CommandRunner` runs them.
+    """The engine of a batch system (Slurm or PBS). A `Dialect` makes its commands, a `CommandRunner` runs
+    them.
 
     1. look() lists all jobs of the account and all nodes in one call, whatever the number of jobs.
-    2. ask() writes the script into the directory of the job's records and submits it, in one call. The id of
-       the job is kept in the same directory, so that a later ask() with the same tag finds it. With
-       `again`, ask() first looks for the tag in the list of jobs.
+    2. ask() writes the script into the directory of the job's records and submits it, in one call. The tag (a
+       name for one attempt) is the name of the job. The id of the job is kept in the same directory, so that
+       a later ask() with the same tag finds it. With `again`, ask() first looks for the tag in the list of
+       jobs.
     3. proof() reads the exit record of the wrapper, the list of jobs and the accounting, in one call. The
-       exit code comes from the record, the cause (time limit, preemption, lost node) from the batch system.
+       exit code comes from the exit record, the cause (time limit, preemption, lost node) from the list or
+       the accounting.
     4. end() cancels a job only if its name begins with the tag prefix of this cluster, because a batch
        system can give the id of an earlier job to another job.
 
@@ -113,7 +116,7 @@ class BatchEngine(ExecutionEngine):
         self._prefix = tag_prefix
         self._account = ""
 
-    # --- the contract ---
+    # --- methods of ExecutionEngine ---
 
     async def look(self) -> Seen:
         command = self._sections(
@@ -130,7 +133,8 @@ class BatchEngine(ExecutionEngine):
             return await self.look()
         jobs = self._own_jobs(jobs_out)
         nodes = self._read(self._dialect.nodes, self._checked(nodes_out))
-        # Leave out ended jobs that were forgotten, because the batch system lists them for some minutes more.
+        # Leave out ended jobs whose records forget() has removed. The batch system still lists them for some
+        # minutes.
         kept = set(self._checked(records_out).split())
         ours = tuple(
             self._foreign_job(each)
@@ -188,7 +192,8 @@ class BatchEngine(ExecutionEngine):
             return None
         records = parse_records(self._checked(records_out), tag)
         listed = self._own_jobs(jobs_out)
-        # Ignore a failed accounting, because a site may have none. The record or the list can still prove it.
+        # Ignore a failed accounting command, because a site may have no accounting. The exit record or the
+        # list can still prove the end of the job.
         past = self._read(self._dialect.history, history_out.out) if history_out.code == 0 else []
         return outcome_of(
             records,
@@ -201,12 +206,13 @@ class BatchEngine(ExecutionEngine):
 
     async def forget(self, ref: Ref, tag: str) -> None:
         directory = job_directory(BatchJob(tag, (), directory=self._settings.records))
-        # Repeat a removal that failed, because a job that is just ending may write a record meanwhile.
+        # Remove the directory again if that failed, because a job that is just ending may write a record
+        # meanwhile.
         self._checked(await self._runner.run(f"rm -rf {directory} || rm -rf {directory}"))
 
     async def logs(self, ref: Ref, stream: str, *, follow: bool) -> AsyncIterator[bytes]:
         file = "stderr" if stream == "stderr" else "stdout"
-        # With `follow`, tail ends when the record of the end appears.
+        # With `follow`, end tail when the exit record (`ended`) appears.
         show = (
             f'tail -c +1 -f "$d/{file}" & t=$!; while [ ! -e "$d/ended" ]; do sleep 1; done; sleep 1; kill $t'
             if follow
@@ -225,17 +231,17 @@ class BatchEngine(ExecutionEngine):
     async def close(self) -> None:
         await self._runner.close()
 
-    # --- jobs ---
+    # --- jobs of the batch system ---
 
     async def _check_user(self, order: Start) -> None:
-        """Raise AskRefused if the job must not run under the account of the connection."""
+        """Raise AskRefused if the job must not run under the account with which the engine runs commands."""
         if not self._account:
-            # No look has succeeded since the start of the controller.
+            # Ask for the account, because no look() has succeeded since the start of the controller.
             self._account = self._checked(await self._runner.run("id -un")).strip()
         if order.user == self._account:
             return
         if self._account == "root":
-            # The jobs of all users would have all rights on the nodes of the batch system.
+            # Refuse the job, because it would have all rights on the nodes of the batch system.
             raise AskRefused(
                 f"the engine submits jobs as root, but this job belongs to {order.user}. Connect the engine "
                 "with another account: run the controller as a user of its own, or set login in the table",
@@ -249,7 +255,9 @@ class BatchEngine(ExecutionEngine):
             )
 
     def _batch_job(self, task: Task, tag: str) -> BatchJob:
-        """Return the order as a job of the batch system. Raise AskRefused for a job with a part of a GPU."""
+        """Return the attempt as a job of the batch system with the name `tag`. Raise AskRefused for a job
+        that requests a part of a GPU.
+        """
         order, settings = task.order, self._settings
         if any(hold.milli < 1_000 for hold in order.gpus):
             raise AskRefused("a batch system gives only whole GPUs", lasting=True)
@@ -283,7 +291,9 @@ class BatchEngine(ExecutionEngine):
         )
 
     async def _find(self, job: BatchJob) -> Ref | None:
-        """Return the id of the job, from its records or from the list of jobs; None if there is no job."""
+        """Return the id of the job with the tag of `job`, from its records or from the list of jobs. Return
+        None if the batch system has no such job.
+        """
         directory = job_directory(job)
         command = self._sections(
             f"[ ! -e {directory}/id ] || cat {directory}/id", self._dialect.jobs_command()
@@ -310,7 +320,8 @@ class BatchEngine(ExecutionEngine):
         return self._own(self._read(self._dialect.jobs, self._checked(done)))
 
     def _own(self, jobs: Sequence[BatchStatus]) -> list[BatchStatus]:
-        # Some commands list the jobs of all users, and any user can give a job the name of a tag.
+        # Leave out jobs of other users, because some commands list the jobs of all users, and any user can
+        # give a job a tag as its name.
         return [each for each in jobs if each.user in ("", self._account) or not self._account]
 
     def _refuse(self, done: Completed) -> None:
@@ -331,7 +342,7 @@ class BatchEngine(ExecutionEngine):
             status.reason if waits else "",
         )
 
-    # --- nodes ---
+    # --- nodes of the batch system ---
 
     def _foreign_nodes(self, nodes: Sequence[BatchNode]) -> tuple[ForeignNode, ...]:
         chosen = [each for each in nodes if self._chosen_partitions(each)]
@@ -371,11 +382,13 @@ class BatchEngine(ExecutionEngine):
             handling={"jobs": f"run as jobs of {self._dialect.name}"},
         )
 
-    # --- commands ---
+    # --- shell commands and their output ---
 
     @staticmethod
     def _sections(*commands: str) -> str:
-        """Return one command that runs several, each with its exit code and its stderr in its section."""
+        """Return one command that runs all these commands. Its output has for each command the stdout, the
+        exit code and the stderr, between marker lines.
+        """
         errors = "e=$(mktemp) || exit 1; trap 'rm -f \"$e\"' EXIT"
         parts = [
             f'({command}\n) 2> "$e"; c=$?; echo; echo {_SECTION} $c; cat "$e"; echo; echo {_SECTION}'

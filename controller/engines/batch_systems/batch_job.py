@@ -64,7 +64,9 @@ class Phase(enum.Enum):
 
 
 class Cause(enum.Enum):
-    """Why a batch system ended a job. The values are reasons of Corral's AttemptStatus where it has one."""
+    """Why a batch system ended a job. The values are the reasons of AttemptStatus, if it has one for the
+    cause.
+    """
 
     EXIT = ""
     """The program ended by itself; the exit code says how."""
@@ -80,8 +82,8 @@ class Cause(enum.Enum):
 class BatchStatus:
     """One job as the batch system describes it. Times are seconds since 1970.
 
-    `id` is what the commands of the batch system take: `17`, and `17_3` or `17[3]` for an element of an
-    array. `code` and `signal` are None while the job runs, and if the batch system does not show them.
+    `id` is the id of the job in commands of the batch system: `17`, and `17_3` or `17[3]` for an element of
+    an array. `code` and `signal` are None while the job runs, and if the batch system does not show them.
     `user` is the account that submitted the job; empty if the list has the jobs of one account alone.
     """
 

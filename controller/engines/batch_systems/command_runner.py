@@ -1,4 +1,6 @@
-"""Runs shell commands where the batch system's commands are: on this machine, or on a login node by SSH."""
+"""Runs shell commands on a machine that has the commands of the batch system: on this machine, or on a login
+node by SSH.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ from wire.text import printable
 
 READ = 64 * 1024
 MOST_OUTPUT = 64 << 20
-"""Bytes. A command that prints more is ended, because the controller keeps its output in memory."""
+"""The most bytes that a command may print. A command that prints more is ended, because the controller keeps
+its output in memory.
+"""
 _END_S = 5.0
 """Seconds to wait for the exit of a killed command. A program that has left the command's process group may
 keep its pipes open.
@@ -40,7 +44,7 @@ _PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """The end of one shell command."""
+    """The exit code, stdout and stderr of a shell command that has ended."""
 
     code: int
     out: str
@@ -74,12 +78,13 @@ class CommandRunner(Protocol):
 def marked(command: str) -> tuple[str, re.Pattern[str]]:
     """Return the command with a line before and after its output, and a pattern that finds the output.
 
-    A login shell may print text before the output, and a lost connection may cut the output off. Without the
-    last line, the output is not complete.
+    A login shell may print text before the output, and a lost connection may cut the output off. If the line
+    after the output is missing, the output is not complete.
     """
     word = f"corral-{secrets.token_hex(8)}"
     begin, end = f"{word[:12]}''{word[12:]}-begin", f"{word[:12]}''{word[12:]}-end"
-    # The quotes inside of the words keep a shell that echoes its input from printing the words.
+    # Put quotes inside the words, so that a shell that echoes its input does not print the words as the
+    # pattern expects them.
     text = f"echo {begin}\n(\n{command}\n)\ncode=$?\necho\necho {end} $code\n"
     return text, re.compile(rf"^{word}-begin\n(.*)\n{word}-end (\d+)$", re.DOTALL | re.MULTILINE)
 
@@ -173,8 +178,8 @@ async def _discard(stream: asyncio.StreamReader | None) -> None:
 async def _outputs(
     process: asyncio.subprocess.Process | asyncssh.SSHClientProcess[bytes], stdin: bytes
 ) -> tuple[bytes, bytes]:
-    """Write the input of a command, and return all that it prints on stdout and stderr. Raise _OutputTooLong
-    if one of them is too long.
+    """Write the input of a command, and return (stdout, stderr) when the command has closed both. Raise
+    _OutputTooLong if one of them is too long.
     """
     tasks = [
         asyncio.ensure_future(each)
@@ -203,7 +208,7 @@ async def _whole(stream: asyncio.StreamReader | asyncssh.SSHReader[bytes] | None
 
 
 async def _feed(stream: asyncio.StreamWriter | asyncssh.SSHWriter[bytes] | None, data: bytes) -> None:
-    """Write the input of a command, and end the input. A command need not read its input."""
+    """Write the input of a command, and close the input. It is no error if the command does not read it."""
     assert stream is not None
     with contextlib.suppress(OSError):
         stream.write(data)

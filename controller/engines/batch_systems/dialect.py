@@ -9,7 +9,7 @@ from controller.engines.batch_systems.batch_job import BatchJob, BatchNode, Batc
 
 
 class Refusal(enum.Enum):
-    """What a failed submit command means."""
+    """Whether a job that the submit command refused may be submitted again."""
 
     LASTING = "lasting"
     """The same job would be refused again."""
@@ -20,9 +20,10 @@ class Refusal(enum.Enum):
 
 
 class Dialect(Protocol):
-    """The commands of a batch system. All methods are pure. Commands are texts for /bin/sh.
+    """The commands of a batch system. The methods run nothing: they return commands, as texts for /bin/sh, or
+    read the output of commands.
 
-    The methods that read output raise Unreadable if the output has another form.
+    The methods that read output raise Unreadable if the output has an unknown form.
     """
 
     @property
@@ -39,10 +40,12 @@ class Dialect(Protocol):
         """Return the id of the job in the output of the submit command."""
 
     def refusal(self, err: str) -> Refusal:
-        """Return what the stderr of a failed submit command means."""
+        """Return whether the job may be submitted again after a failed submit command with this stderr."""
 
     def jobs_command(self) -> str:
-        """Return the command that lists all jobs of the account, including known ended jobs."""
+        """Return the command that lists all jobs of the account, including ended jobs that the batch system
+        still knows.
+        """
 
     def jobs(self, out: str) -> list[BatchStatus]:
         """Return the jobs in the output of `jobs_command`."""
@@ -51,7 +54,7 @@ class Dialect(Protocol):
         """Return the command that shows one job from the accounting. It prints nothing for an unknown job."""
 
     def history(self, out: str) -> list[BatchStatus]:
-        """Return the runs in the output of `history_command`."""
+        """Return the runs of the job in the output of `history_command`. A requeued job has several runs."""
 
     def nodes_command(self) -> str:
         """Return the command that lists all nodes."""

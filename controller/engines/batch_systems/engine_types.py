@@ -42,7 +42,7 @@ class SlurmEngineType:
 @dataclass(frozen=True, slots=True)
 class PbsEngineType:
     """Runs jobs by qsub, on this machine or on the login node `login` by SSH. The options of OpenPBS and PBS
-    Professional are the default; `openpbs = false` takes those of Torque.
+    Professional are the default; with `openpbs = false`, the options of Torque are used.
     """
 
     name: ClassVar[str] = "pbs"

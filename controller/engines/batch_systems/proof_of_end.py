@@ -16,18 +16,21 @@ _SIGTERM = 15
 def outcome_of(
     records: JobRecords, listed: Sequence[BatchStatus], past: Sequence[BatchStatus]
 ) -> Outcome | None:
-    """Return the outcome of the jobs with one tag, or None while there is no proof.
+    """Return how the attempt with one tag (name of its jobs in the batch system) ended. Return None while
+    there is no proof of its end.
 
-    `listed` are the jobs in the list of the batch system, `past` the runs in its accounting.
+    `records` are the records that the batch script wrote. `listed` are the jobs with the tag in the list of
+    the batch system, and `past` their runs in its accounting.
     1. There is no proof while the list has a job with the tag that has not ended, because the job still holds
        resources. There is also no proof while a job has ended in the list and is alive in the accounting,
        because it may run a second time. If the record has the exit code 0, the accounting does not matter.
-    2. A job that has found the tag claimed by another job (CLAIMED) did not run the command, and is left out.
+    2. A job that found the tag claimed by another job has the exit code CLAIMED. It did not run the command,
+       and is left out.
     3. The batch system knows the cause: time limit, preemption, lost node, memory. Such a cause counts even
        if the program has exited with code 0, because the program was told to end and did not finish its work.
        A cancelled program whose record has the code 0 has completed.
-    4. A job that has found the tag claimed by its own first run was ended and run again by the batch system.
-       Its first run is lost, unless its record has the code 0.
+    4. If a job found the tag claimed by its own first run, the batch system has ended the job and run it
+       again. Its first run counts as lost, unless the record has the code 0.
     5. The exit code is that of the record. Without one, it is that of the accounting or of the list. If these
        have none either, a job in the state COMPLETED has the code 0.
 
@@ -50,7 +53,7 @@ def outcome_of(
     first = next((each for each in runs if each.cause is not Cause.EXIT), None)
     if first is None or (first.cause is Cause.CANCELLED and records.code == 0):
         return None if code is None and signal is None else Outcome(code, signal)
-    # Leave out a code 0, because the accounting shows it for every job that the batch system has ended.
+    # Ignore an exit code 0, because the accounting shows it for every job that the batch system has ended.
     code = code or None
     if first.cause is Cause.CANCELLED:
         return Outcome(code, signal or (None if code else _SIGTERM))

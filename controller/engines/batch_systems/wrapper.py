@@ -1,4 +1,6 @@
-"""The shell part of a batch script: claims the attempt, runs the command, and records how it ended."""
+"""The shell part of a batch script. It claims the attempt, so that the command runs only once, runs the
+command, and records how it ended.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +11,15 @@ from dataclasses import dataclass
 from controller.engines.batch_systems.batch_job import BatchJob
 
 CLAIMED = 75
-"""The exit code of a script that finds its attempt already claimed. It has not run the command."""
+"""The exit code of a script that does not run the command, because another run of a script has already
+claimed the attempt.
+"""
 NO_RECORDS = 74
-"""The exit code of a script that cannot write records on its compute node. It has not run the command."""
+"""The exit code of a script that does not run the command, because it cannot write records on its compute
+node.
+"""
 NO_WORKDIR = 73
-"""The exit code of a script that cannot enter the working directory. It has not run the command."""
+"""The exit code of a script that does not run the command, because it cannot enter the working directory."""
 REFUSALS = {
     CLAIMED: "another job with the same name has already run this attempt",
     NO_RECORDS: "the directory of the records cannot be written on the compute node; set `records` of the "
@@ -24,7 +30,9 @@ _SAFE_TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MOST_SIGNALS = 64
 _DIRECTORY = "corral_dir"
-"""The variable of the script with the directory of its records. A job must not have its own value."""
+"""The shell variable in which the script keeps the directory of its records. A value from the job's
+environment is ignored.
+"""
 
 
 def job_directory(job: BatchJob) -> str:
@@ -112,7 +120,7 @@ def _redirection(job: BatchJob) -> str:
 
 @dataclass(frozen=True, slots=True)
 class JobRecords:
-    """What the records of one job say. The times are by the clock of the compute node.
+    """The contents of the records of one job. The times are those of the compute node's clock.
 
     `code` is the exit code of the command. `signal` is the signal that ended the command; the shell shows it
     as an exit code above 128. `refused` is the exit code of a script that has not run the command, such as
@@ -135,7 +143,7 @@ def read_command(directory: str, tag: str) -> str:
     """
     place = f"{shell_path(directory)}/{shlex.quote(tag)}"
     names = r"\( -name started -o -name ended \)"
-    # Leave out large files, because a job can write into its records.
+    # Leave out large files, because the job itself can overwrite its records.
     found = f"find {place} -maxdepth 1 {names} -type f -size -9 -exec grep -H '' {{}} +"
     return f"[ -d {place} ] || exit {NO_RECORDS}; {found}"
 
@@ -165,7 +173,8 @@ def _records(tag: str, kinds: dict[str, dict[str, str]]) -> JobRecords:
         started_at = float(started["at"]) if started else None
         ended_at = float(ended["at"]) if ended else None
     except (KeyError, ValueError):
-        # Treat a damaged record as missing, because the batch system can still say how the job ended.
+        # Treat damaged records as missing, because the list or the accounting of the batch system can still
+        # show how the job ended.
         return JobRecords(tag)
     signal = shown - 128 if shown is not None and 128 < shown <= 128 + _MOST_SIGNALS else None
     either = ended or started

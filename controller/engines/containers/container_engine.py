@@ -107,14 +107,14 @@ class ContainerEngineType:
 
 @dataclass(slots=True)
 class ContainerEngine(ExecutionEngine):
-    """Runs each attempt in one container, whose name is the tag.
+    """Runs each attempt in one container. The name of the container is the tag (a name for the attempt).
 
     1. ask() creates the container, and starts it if it was never started. The daemon refuses a second
        container of the same name, so a repeated ask() finds the first one. A container that has ended
        is not started again.
-    2. end() sends SIGTERM, and SIGKILL if it is called again when the grace is over.
-    3. The daemon keeps an ended container with its exit code and output until forget() removes it. So an end
-       is proven even if the daemon or the controller was down meanwhile.
+    2. end() sends SIGTERM. If it is called again when the grace time is over, it sends SIGKILL.
+    3. The daemon keeps an ended container with its exit code and output until forget() removes it. So proof()
+       can show the end even if the daemon or the controller was down in the meantime.
     """
 
     caps: ClassVar[EngineCaps] = EngineCaps(logs=True, supports=frozenset({"image", "mounts"}))
@@ -124,7 +124,9 @@ class ContainerEngine(ExecutionEngine):
     _api: DockerApi = field(init=False)
     _kill_at: dict[Ref, float] = field(default_factory=dict)
     _pulls: dict[str, asyncio.Task[str]] = field(default_factory=dict)
-    """The images that are being pulled, or could not be pulled."""
+    """The tasks that pull images, by image. A task stays here after its end if the image could not be pulled;
+    its result is then the reason.
+    """
 
     def __post_init__(self) -> None:
         self._api = DockerApi(self.options.socket, self.scope.timeout_s)
@@ -146,7 +148,7 @@ class ContainerEngine(ExecutionEngine):
         return Seen(True, jobs, (self._node(info),))
 
     async def ask(self, task: Task, tag: str, *, again: bool) -> Ref:
-        # In a thread, because names and paths may be on a server that does not answer.
+        # Look up user names and paths in a thread, because their servers (LDAP, NFS) may not answer.
         body = await asyncio.to_thread(self._request, task, tag)
         there = await self._inspect(tag) if again else None
         if there is None:
@@ -162,7 +164,8 @@ class ContainerEngine(ExecutionEngine):
         try:
             await self._api.call("POST", f"/containers/{ref}/kill", {"signal": number})
         except ApiRefusal as refusal:
-            # 404: the container is gone. 409, or 500 from Podman: it does not run.
+            # Ignore these refusals: 404 means that the container is gone; 409, or 500 from Podman, that it
+            # does not run.
             if refusal.status not in (404, 409, 500):
                 raise EngineUnavailable(refusal.message) from None
 
@@ -228,7 +231,9 @@ class ContainerEngine(ExecutionEngine):
             raise AskRefused(str(problem), lasting=True) from None
 
     async def _inspect(self, name: str) -> Any:
-        """Return what the daemon knows about a container; None if there is none of this name."""
+        """Return the daemon's description of the container with this name or id; None if there is no such
+        container.
+        """
         try:
             return await self._api.call("GET", f"/containers/{name}/json")
         except ApiRefusal as refusal:
@@ -237,8 +242,8 @@ class ContainerEngine(ExecutionEngine):
             raise EngineUnavailable(refusal.message) from None
 
     async def _create(self, tag: str, body: Mapping[str, Any]) -> Any:
-        """Create the container, and return what the daemon knows about it. If the name is taken, return the
-        container that has it.
+        """Create the container with the name `tag`, and return the daemon's description of it. If the
+        container exists already, return its description.
         """
         try:
             await self._api.call("POST", "/containers/create", {"name": tag}, body)
@@ -260,8 +265,8 @@ class ContainerEngine(ExecutionEngine):
             raise _refused(refusal) from None
 
     def _pull(self, image: str) -> None:
-        """Begin to pull an image, and raise AskRefused: not lasting while the image is being pulled, lasting
-        if the image cannot be pulled.
+        """Begin to pull an image, if that has not begun, and always raise AskRefused. The refusal is lasting
+        if the image cannot or must not be pulled; otherwise the job is asked for again.
         """
         if self.options.pull == "never":
             raise AskRefused(f'the image {image} is missing, and pull = "never"', lasting=True)
@@ -305,8 +310,8 @@ def _label_filter(prefix: str) -> str:
 
 
 def _refused(refusal: ApiRefusal) -> AskRefused:
-    """Return the refusal of a job. After an error of the daemon (500) the same job may be accepted later,
-    unless the image lacks the program.
+    """Return the daemon's refusal as AskRefused. It is lasting, unless the status is 500 or more and the
+    message does not say that a file, such as the program, is missing.
     """
     lacking = "not found" in refusal.message or "no such file" in refusal.message
     return AskRefused(refusal.message, lasting=refusal.status < 500 or lacking)

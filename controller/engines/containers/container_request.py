@@ -10,14 +10,14 @@ from typing import Any
 from wire.agent.orders import Start
 
 TAG_LABEL, CLUSTER_LABEL, MERGED_LABEL = "corral.tag", "corral.cluster", "corral.merged"
-"""The labels of each container: its tag, the first part of all tags of the cluster, and `1` if stdout and
-stderr are one log.
+"""The labels of each container: its tag (name), the tag prefix of this cluster, and `1` if the job's stderr
+goes to its stdout.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerRules:
-    """The options of the engine that decide how containers are made."""
+    """The options of the engine that determine the settings of each container."""
 
     image: str = ""
     """The image of jobs without --image."""
@@ -40,7 +40,7 @@ def container_request(
     or mounts a path that is not below the mount roots.
 
     `user` is `uid:gid`. A container has no capabilities and cannot gain privileges, so its processes have
-    only the rights of the job's user.
+    only the rights of the job's user and of the groups `groups`.
     """
     image = order.image or rules.image
     if not image:
@@ -65,7 +65,7 @@ def container_request(
     host.update(_gpus(order, rules))
     return {
         "Image": image,
-        # The image's own entry point would change the command of the job.
+        # Replace the entry point of the image, because it would change the command of the job.
         "Entrypoint": [order.command[0]],
         "Cmd": list(order.command[1:]),
         "User": user,
@@ -96,8 +96,8 @@ def _gpus(order: Start, rules: ContainerRules) -> dict[str, Any]:
 
 
 def _mount(text: str, roots: Sequence[str]) -> dict[str, Any]:
-    """Return one mount of --mount, `SOURCE[:TARGET][:ro]`. The source must be below a mount root, because the
-    daemon opens it as root.
+    """Return one mount of --mount, `SOURCE[:TARGET][:ro]`. The source must be a mount root (`mount_roots`) or
+    below one, because the daemon opens it as root.
     """
     rest, _, last = text.rpartition(":") if text.endswith((":ro", ":rw")) else (text, "", "")
     source, _, target = rest.partition(":")

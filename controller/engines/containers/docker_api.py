@@ -12,7 +12,9 @@ from controller.engines.contract import EngineUnavailable
 
 VERSION = "v1.41"
 _MOST_HEADER = 8
-"""The bytes of the header before each piece of output: the stream, three zeros, and the length."""
+"""The number of bytes in the header before each piece of output. The header has the stream (1 byte), three
+zeros and the length (4 bytes).
+"""
 
 
 class ApiRefusal(Exception):
@@ -55,11 +57,14 @@ class DockerApi:
         try:
             return json.loads(data) if data.strip() else None
         except ValueError:
-            # Some requests answer with several JSON objects, one on each line. Only a pull uses the last one.
+            # Return the last line, because some requests, such as a pull, are answered with one JSON object
+            # on each line.
             return json.loads(data.strip().rsplit(b"\n", 1)[-1])
 
     async def output(self, path: str, query: Mapping[str, str]) -> AsyncIterator[bytes]:
-        """Yield the pieces of output of a container, without their headers."""
+        """Yield the output of a container in pieces, without the header that the daemon puts before each
+        piece.
+        """
         limit = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout_s)
         try:
             async with self._open().get(

@@ -25,8 +25,8 @@ _FOR_NOW = ("limit", "would exceed", "busy", "not enabled", "quota", "policy", "
 
 @dataclass(frozen=True, slots=True)
 class PbsCommands:
-    """The dialect of PBS. With `openpbs` the options are those of OpenPBS and PBS Professional; without
-    it, those of Torque, which Slurm's wrappers also have.
+    """The dialect of PBS. With `openpbs` the options are those of OpenPBS and PBS Professional; without it,
+    those of Torque, which Slurm's own commands with the names of PBS commands also have.
     """
 
     name: str = "PBS"

@@ -1,4 +1,6 @@
-"""Reads the text output of qstat -f and pbsnodes -a, of OpenPBS, Torque and Slurm's wrappers."""
+"""Reads the text output of qstat -f and pbsnodes -a of OpenPBS, of Torque, and of Slurm's commands with these
+names.
+"""
 
 from __future__ import annotations
 

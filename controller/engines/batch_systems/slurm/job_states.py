@@ -1,4 +1,4 @@
-"""Slurm's job states and pending reasons, as phases and causes of Corral."""
+"""Converts Slurm's job states and pending reasons to the phases and causes of batch_job.py."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def phase_of(states: str, reason: str = "") -> Phase:
 
 
 def cause_of(states: str) -> Cause:
-    """Return why Slurm ended a job that is in these states."""
+    """Return why Slurm ended a job that is in these states; EXIT if the program ended by itself."""
     return next((_CAUSES[word] for word in _words(states) if word in _CAUSES), Cause.EXIT)
 
 

@@ -11,7 +11,8 @@ from controller.engines.batch_systems.slurm.job_states import cause_of, phase_of
 
 
 def parse_jobs(text: str) -> list[BatchStatus]:
-    """Return the jobs in an answer with `jobs`. Raise Unreadable if the answer has errors or no jobs.
+    """Return the jobs in the list `jobs` of an answer. Raise Unreadable if the answer has errors or no such
+    list.
 
     Slurm 22.05 writes a state as a text and numbers as numbers; the exit code is a wait status. Later
     versions write a list of states, and numbers as `{"set": true, "infinite": false, "number": 17}`.

@@ -76,8 +76,8 @@ class SlurmCommands:
         return Refusal.FOR_NOW if any(words in text for words in _FOR_NOW) else Refusal.LASTING
 
     def jobs_command(self) -> str:
-        # Use no filter with --json, because squeue 22.05 ignores filters there and lists the jobs of all
-        # users.
+        # Use no filter with --json, because squeue 22.05 ignores filters with --json and lists the jobs of
+        # all users.
         return "squeue --json" if self.json else _command((*SQUEUE, "-u")) + ' "$(id -un)"'
 
     def jobs(self, out: str) -> list[BatchStatus]:

@@ -11,14 +11,16 @@ from controller.engines.batch_systems.slurm.units import gpus_of, memory_mib
 from controller.engines.batch_systems.wrapper import REFUSALS
 
 SQUEUE = ("squeue", "-h", "-a", "-t", "all", "-o", "%A|%F|%K|%P|%T|%r|%V|%S|%e|%N|%j")
-"""The name is last, because users' job names may have any character. All Slurm versions know these columns.
+"""The command that lists jobs. The job name is the last column, because it may contain any character. All
+Slurm versions know these columns.
 """
 SACCT_COLUMNS = "JobIDRaw,JobID,Partition,State,ExitCode,Submit,Start,End,NodeList,JobName"
 SACCT = ("sacct", "-n", "-P", "-X", "-D", "-o", SACCT_COLUMNS)
-"""`-D` also shows earlier runs of a requeued job."""
+"""The command that shows jobs from the accounting. `-D` also shows earlier runs of a requeued job."""
 SINFO = ("sinfo", "-h", "-N", "-o", "%N|%P|%T|%c|%m|%G|%f|%C|%E")
 EPOCH_TIMES = {"SLURM_TIME_FORMAT": "%s"}
-"""With this environment Slurm prints times as seconds since 1970, so that time zones do not matter."""
+"""With this environment variable Slurm prints times as seconds since 1970, so that time zones do not matter.
+"""
 _OPEN_STATES = ("idle", "mixed", "allocated", "completing", "planned", "allocating")
 
 
@@ -31,7 +33,7 @@ def _squeue_job(columns: list[str]) -> BatchStatus:
     raw, array, index, partition, state, reason, submitted, started, ended, nodes, name = columns
     phase = phase_of(state, reason)
     begun = phase not in (Phase.WAITING, Phase.HELD)
-    # For a waiting job, the start is a forecast of Slurm.
+    # Leave out the start of a waiting job, because it is only a forecast of Slurm.
     return BatchStatus(
         raw if index == "N/A" else f"{array}_{index}" if index.isdigit() else f"{array}_[{index}]",
         name,
@@ -48,10 +50,11 @@ def _squeue_job(columns: list[str]) -> BatchStatus:
 
 
 def parse_sacct(text: str) -> list[BatchStatus]:
-    """Return the runs in the output of SACCT, each job's runs in order.
+    """Return the runs of jobs in the output of SACCT. The runs of one job are in the order of their starts.
 
-    A run without a partition is not yet stored completely, and is in the phase UNKNOWN. A run in the state
-    REQUEUED that is followed by another run has ended, because Slurm has ended it to queue the job again.
+    A run without a partition is not yet stored completely in the accounting, and gets the phase UNKNOWN. A
+    run in the state REQUEUED that is followed by another run has ended, because Slurm has ended it to queue
+    the job again.
     """
     runs = [_sacct_job(columns) for columns in _rows(text, 10)]
     last = {each.id: index for index, each in enumerate(runs)}
@@ -131,7 +134,8 @@ def closed_reason(state: str, why: str) -> str:
 def parse_submitted(text: str) -> str:
     """Return the id in the output of `sbatch --parsable`, such as `17` or `17;cluster`.
 
-    Site filters may print lines before the id, so the last line counts. Raise Unreadable if it has no id.
+    Submit filters of the site may print lines before the id, so the last line counts. Raise Unreadable if it
+    has no id.
     """
     last = text.strip().rpartition("\n")[2].partition(";")[0].strip()
     if not last.isdigit():

@@ -1,4 +1,6 @@
-"""Reads and writes Slurm's amounts: run times (D-HH:MM:SS), memory, GRES and lists of host names."""
+"""Reads Slurm's texts for run times (D-HH:MM:SS), memory, GRES and lists of host names, and writes time
+limits.
+"""
 
 from __future__ import annotations
 
