@@ -54,11 +54,11 @@ class AgentLinks:
     3. The latest GPU measurements, GPU processes and resource usage of running attempts are kept here for
        each node. If the measurements show an idle GPU or a GPU problem, the engine gets an input.
     4. A node is silent from the time its connection is lost until the next hello of its agent. While a node
-       is silent, a timer checks every second whether the silence is long enough to mark the node down or its
-       jobs lost (`NodeSilent`).
+       is silent, a timer checks every second whether the node has been silent for long enough to be marked
+       down, or for its jobs to count as lost (`NodeSilent`).
 
-    Silence is measured with the monotonic clock. After a restart of the controller, silence counts from the
-    restart, because the time of an agent's last report is not stored.
+    The time for which a node is silent is measured with the monotonic clock. After a restart of the
+    controller, this time counts from the restart, because the time of an agent's last report is not stored.
     """
 
     def __init__(
@@ -183,7 +183,7 @@ class AgentLinks:
 
     def on_frame(self, node: str, frame: AgentFrame | LinkLost) -> str:
         """Handle a frame (message) from an agent. Return the reason if the agent must be disconnected, "" if
-        not.
+        it may stay connected.
         """
         match frame:
             case Report(status):

@@ -21,13 +21,13 @@ from controller.watchers.periodic_inputs import PeriodicInputs
 LONG_WAITS_S = 60.0
 """Seconds between two searches for jobs that have waited much longer than usual."""
 SAMPLER = ""
-"""The user name with which the controller asks the engine copy for estimated starts. No account has this
-name.
+"""The user name with which the controller itself asks the engine copy (a process with a copy of the state)
+for forecasts. No account has this name.
 """
 
 
 class BackgroundInputs:
-    """The inputs that no user, operator or agent causes."""
+    """Passes inputs to the engine that no user, operator or agent causes."""
 
     def __init__(
         self,

@@ -23,8 +23,8 @@ class WallClock:
        the clock of the former leader, whatever the system clocks of the two hosts show.
     2. After this clock was set back, `now()` runs at half speed until the clock has caught up.
        `now()` does not stop, because otherwise no requeue delay would end and no reservation would begin.
-    3. After a restart, `now()` continues from the time of the newest journal entry. On a host without a clock
-       battery, the system clock may start in 1970.
+    3. After a restart, `now()` is never before the time of the newest journal entry, even if the system clock
+       is. On a host without a clock battery, the system clock may start in 1970.
 
     Example: the clock is set back from 12:00 to 11:00. Two hours later both clocks show 13:00.
     """
@@ -43,7 +43,7 @@ class WallClock:
 
     def continue_from(self, at: float) -> None:
         """Make now() return `at` or a later time. `at` is the time of the newest journal entry. Log a warning
-        if the clock is far behind `at`.
+        if the clock is more than WARNING_S seconds behind `at`.
         """
         self._latest = max(self._latest, at)
         behind = self._latest - self._source()

@@ -72,13 +72,13 @@ class Daemon:
     1. Take a batch of inputs from the inbox. A new configuration is always a batch of its own.
     2. Pass each input to the engine, and collect the events, effects (orders to agents) and replies.
     3. If a scheduling cycle is due, pass a Tick to the engine, which starts jobs.
-    4. Write all events and the changed rows of jobs and nodes in one transaction.
+    4. Write all events and the changed rows of jobs, nodes and notes (other state) in one transaction.
     5. Publish the commit to hooks, event streams and the engine copy.
     6. Reply to the callers, and send the effects to the agents.
 
-    Invariant: a reply or an effect is sent only after its events are on disk. Cost: one fsync per batch.
-    After a scheduling cycle of n seconds, the next cycle begins at least n seconds later. Example: 500
-    submits arrive while a commit takes 8 ms. They are one batch: 500 inputs, one cycle, one commit, 500
+    Invariant: a reply or an effect is sent only after its events are on disk. Cost: one commit (disk sync)
+    per batch. After a scheduling cycle of n seconds, the next cycle begins at least n seconds later. Example:
+    500 submits arrive while a commit takes 8 ms. They are one batch: 500 inputs, one cycle, one commit, 500
     replies.
 
     Of several controllers on one PostgreSQL database, one leads. The others follow its journal
@@ -118,7 +118,7 @@ class Daemon:
         self.led = asyncio.Event()
         """Set while this controller leads. A controller that is the only one of its store always leads."""
         self.standby: Standby | None = None
-        """Follows the leader's journal; None if this controller leads."""
+        """The object that follows the leader's journal; None if this controller leads."""
         if store.leading:
             self.led.set()
         else:
@@ -134,8 +134,8 @@ class Daemon:
             lambda since, until, user: self.usage.of_week(since, until, user),
         )
         self._pipeline = pipeline
-        """The scheduling pipeline at the last commit. After a crash, the new engine starts with this
-        pipeline.
+        """The scheduling settings at the last commit. After a crash of the engine, the new engine starts with
+        them.
         """
         self._inbox = Inbox()
         self._wake = asyncio.Event()
@@ -221,10 +221,12 @@ class Daemon:
         """
         return self.engine.state
 
-    # --- methods for the API and the watchers ---
+    # --- methods for the API and the background tasks ---
 
     async def ask(self, given: Input) -> Reply:
-        """Pass an input to the engine. Return the reply after the events of the input are on disk."""
+        """Pass an input to the engine. Return the reply when the events of the input are on disk. Raise an
+        exception if this controller takes no inputs at present, or cannot write the events.
+        """
         self._refuse_unless_working()
         reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._inbox.put(given, reply)
@@ -261,8 +263,9 @@ class Daemon:
             raise self.outage.failure
 
     async def settled(self) -> None:
-        """Wait until all changes of the engine's state are on disk. Raise StoreUnavailable if the changes
-        cannot be written."""
+        """Wait until the batch that is being processed is on disk or refused. Raise StoreUnavailable if it is
+        unknown which changes are on disk, because the database server does not answer.
+        """
         await self._barrier.wait()
         if self.outage.failure is not None and self.outage.failure.adrift:
             raise self.outage.failure
@@ -289,8 +292,8 @@ class Daemon:
         return self._feed.subscribe(pulse=pulse)
 
     def reconfigure(self, config: Config) -> None:
-        """Apply a configuration to everything but the engine, which uses the configuration already:
-        connections to agents, questions, hooks, notifications and background tasks.
+        """Apply a configuration that the engine uses already to all other parts of the daemon, such as
+        connections to agents, hooks, notifications and background tasks.
         """
         pipeline, waiting = self.engine.pipeline, config.scheduler.waiting
         self.config = config
@@ -310,7 +313,8 @@ class Daemon:
 
         1. Wait for an input, or until a scheduling cycle or a timer of the engine is due.
         2. Process one batch.
-        3. If the store cannot be written: refuse the batch, load the state on disk again, wait for the store.
+        3. If the store cannot be written: refuse the batch, load the state on disk again, and wait until a
+           write succeeds.
         4. If an input crashed the engine: find that input, refuse it, and disconnect its agent if an agent
            sent it.
         5. Wake the callers that wait in settled().
@@ -345,11 +349,12 @@ class Daemon:
             self._barrier.close()
             one_by_one, batch, seq_before = self._inbox.one_by_one, self._inbox.take_batch(), self.seq
             if one_by_one:
-                # Run a scheduling cycle after each input, because the crash may occur in a cycle.
+                # Run a scheduling cycle after each single input, because the crash may have occurred in a
+                # cycle.
                 self._cycles.earliest = 0.0
             try:
                 if self.outage.failure is not None:
-                    # The lease could not be renewed while this loop waited.
+                    # Refuse the batch, because the lease could not be renewed while this loop waited.
                     raise self.outage.failure
                 await self._process_batch(batch)
             except StoreUnavailable as failure:
@@ -437,8 +442,8 @@ class Daemon:
         self._recover()
 
     async def _stop_acting(self, failure: StoreAway) -> None:
-        """Process no inputs, and close the connections to the agents. When this controller has the lease
-        again, run() loads the state again.
+        """Process no inputs, and close the connections to the agents, because the lease was not renewed. When
+        this controller has the lease again, run() loads the state again.
         """
         self.outage.failure = failure
         self._cycles.make_due()

@@ -23,15 +23,21 @@ from wire.agent.reports import AttemptStatus
 LEASE_CHECK_S = 0.25
 """Seconds between two checks whether this controller may still act."""
 CONNECT_S = 30.0
-"""Seconds for which the first leader after an accepted loss waits for the agents of all nodes."""
+"""After an accepted loss of journal entries, the first leader waits at most this many seconds for the agents
+of all nodes before it starts jobs.
+"""
 STOP_S = 600.0
-"""Seconds after which jobs start although an attempt of a lost entry has not ended."""
+"""After an accepted loss of journal entries, starts of jobs are delayed for at most this many seconds while
+an attempt that the database does not know still runs.
+"""
 
 log = logging.getLogger("corral.daemon")
 
 
 def apply_entries(engine: Engine, entries: list[JournalEntry]) -> Commit:
-    """Apply journal entries of the leader to the state of a standby. Return them as a commit."""
+    """Apply journal entries of the leader to the state of a standby. Return the message to event streams
+    about them.
+    """
     engine.follow([event_of(entry.kind, entry.body) for entry in entries])
     state = engine.state
     # Forget which rows have changed, because the leader writes them.
@@ -45,8 +51,8 @@ def apply_entries(engine: Engine, entries: list[JournalEntry]) -> Commit:
 async def watch_lease(
     store: Store, acts: Callable[[], bool], stop_acting: Callable[[StoreAway], Awaitable[None]]
 ) -> None:
-    """Call `stop_acting` whenever the lease was not renewed in time, until this task is cancelled. `acts`
-    returns False while the controller does not act because of an earlier failure of the store.
+    """Call `stop_acting` whenever the lease was not renewed in time. Run until this task is cancelled. `acts`
+    returns False while the controller has already stopped acting because the store failed.
     """
     while True:
         await asyncio.sleep(LEASE_CHECK_S)
@@ -56,7 +62,9 @@ async def watch_lease(
 
 
 def why_entry_is_lost(store: Store, remembered: str) -> str:
-    """Return the reason to refuse an agent that remembers this journal entry; "" to accept the agent."""
+    """Return the reason to refuse an agent that knows the journal entry `remembered`, if the database lacks
+    this entry; "" to accept the agent.
+    """
     try:
         lost = store.lost_entry(remembered)
     except StoreFailure as failure:
@@ -98,7 +106,9 @@ class StrayAttempts:
         self._began = time.monotonic()
 
     def saw(self, node: str, attempts: Iterable[AttemptStatus]) -> None:
-        """Note the attempts that an agent reports in its hello. Do nothing before begin()."""
+        """Record the attempts in an agent's hello that have not ended and that the state does not have. Do
+        nothing before begin().
+        """
         if self._began == float("-inf"):
             return
         self._unseen.discard(node)
@@ -111,12 +121,12 @@ class StrayAttempts:
                 self._left.add((node, status.job, status.attempt))
 
     def ended(self, node: str, status: AttemptStatus) -> None:
-        """Note the end of an attempt."""
+        """Remove an attempt from the recorded attempts if it has ended."""
         if status.ended_at is not None:
             self._left.discard((node, status.job, status.attempt))
 
     @property
     def delay_starts(self) -> bool:
-        """Return whether no job may start now."""
+        """Return whether the starts of all jobs must wait now."""
         passed_s = time.monotonic() - self._began
         return passed_s < (STOP_S if self._left else CONNECT_S if self._unseen else 0.0)

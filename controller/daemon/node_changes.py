@@ -16,12 +16,12 @@ from wire.cluster.hosts import HostSpec
 
 
 class NodeChanges:
-    """Changes of nodes that concern both the state of the engine and the connections to agents."""
+    """Adds and removes nodes, in the state of the engine and in the connections to agents."""
 
     def __init__(
         self, ask: Callable[[Input], Awaitable[Reply]], agents: AgentLinks, hosts: LinkFactory
     ) -> None:
-        """`ask` passes an input to the engine."""
+        """`ask` passes an input to the engine and returns the reply."""
         self._ask = ask
         self._agents = agents
         self._hosts = hosts

@@ -18,7 +18,7 @@ from controller.store.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """An engine with the state of the last commit, and other values from the store that the daemon needs."""
+    """An engine with the state of the last commit, and other values from the store for the daemon."""
 
     engine: Engine
     nodes_lost: tuple[str, ...]

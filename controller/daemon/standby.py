@@ -16,7 +16,7 @@ from controller.store.leader.rows import LeaderRow
 from controller.store.store import Store
 
 LOOK_S = 0.25
-"""Seconds between two looks at the lease and the journal."""
+"""Seconds between two looks of a standby at the leader's lease and at the journal."""
 MOST_ENTRIES = 5_000
 """The most journal entries that are read at once."""
 
@@ -26,7 +26,7 @@ log = logging.getLogger("corral.leader")
 class Standby:
     """A controller that does not lead: it follows the journal, and takes over when no other controller leads.
 
-    Every LOOK_S seconds
+    A look, every LOOK_S seconds:
     1. If the lease of the leader has ended, take the lease, and stop following.
     2. Read the journal entries that are new since the last look, and pass them to `follow`, which applies
        them to the state in memory.

@@ -19,12 +19,13 @@ log = logging.getLogger("corral.daemon")
 
 
 class StoreOutage:
-    """The failure of a store that cannot be written now. In this time, the main loop takes no inputs.
+    """Handles a store that cannot be written at present. The main loop processes no inputs until a write
+    succeeds.
 
-    1. `begin` loads the state on disk again, because the changes of the failed commit are not on disk. If
-       this is unknown (`adrift`), step 2 loads the state.
-    2. `end` tries every STORE_RETRY_S seconds to write the unchanged rows of the nodes, as they were loaded
-       in step 1 or in step 2, and never older ones.
+    1. `begin` loads the state on disk again, because the changes of the failed commit are not on disk. If it
+       is unknown whether they are on disk (`adrift`), step 2 loads the state.
+    2. `end` tries every STORE_RETRY_S seconds to write the rows of the nodes unchanged, as step 1 or 2 has
+       loaded them. Older rows are never written, because they may lack later changes.
     """
 
     def __init__(

@@ -22,7 +22,7 @@ most GPU time.
 
 
 class UsageReports:
-    """The usage of attempts, with that of running attempts, as if they ended now."""
+    """The usage of ended and running attempts. A running attempt counts as if it ended now."""
 
     def __init__(
         self,
@@ -39,8 +39,8 @@ class UsageReports:
         self._now = now
 
     async def of_week(self, since: float, until: float, user: str) -> list[UsageSum]:
-        """Return the usage of each user between two times. If `user` is given, return the usage of each of
-        this user's jobs with the most usage instead.
+        """Return the usage of each user from `since` to `until`. If `user` is given, return the usage of each
+        job of this user instead, for at most LARGEST_JOBS jobs.
         """
         by, most = ("job", LARGEST_JOBS) if user else ("user", MOST_USERS)
         running = self.running_rows(self._now())

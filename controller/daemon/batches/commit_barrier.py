@@ -6,7 +6,7 @@ import asyncio
 
 
 class CommitBarrier:
-    """Closed while a batch of inputs is processed, open otherwise."""
+    """A barrier that is closed while a batch of inputs is processed, and open otherwise."""
 
     def __init__(self) -> None:
         self._closed = False

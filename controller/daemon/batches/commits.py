@@ -24,11 +24,13 @@ log = logging.getLogger("corral.daemon")
 
 
 class Commits:
-    """The path of the events of a batch to the disk, and then to hooks and event streams.
+    """Writes the events of each batch to the store, and then publishes them to hooks and event streams.
 
-    1. `write` lets the accounts and the notifier see the events, and writes the events with their rows.
-    2. The caller records the number of the last journal entry.
-    3. `publish` lets the hooks and the event streams see the events.
+    1. `write` passes the events to the accounting, the pulse, the wait alarms and the notifier, and writes
+       the events and the changed rows in one transaction.
+    2. The caller of `write` stores the number of the last journal entry.
+    3. `publish` passes the events to the hooks and the event streams, and tells the notifier that its
+       messages are on disk.
     """
 
     def __init__(
@@ -52,8 +54,8 @@ class Commits:
         self._feed = feed
 
     async def write(self, engine: Engine, last_seq: int, events: tuple[Event, ...]) -> Batch:
-        """Write the events and the changed rows in one transaction, and return them. `last_seq` is the number
-        of the last journal entry on disk.
+        """Write the events and the changed rows in one transaction, and return the written rows. `last_seq`
+        is the number of the last journal entry on disk before this transaction.
         """
         state = engine.state
         for event in events:
@@ -74,7 +76,7 @@ class Commits:
         return batch
 
     def publish(self, state: State, batch: Batch, events: Sequence[Event]) -> None:
-        """Publish a batch that is on disk."""
+        """Publish the events and the changed rows of a batch that is on disk."""
         self._notifier.committed()
         self._hooks.tell(events, state)
         jobs = frozenset(row.id for row in batch.jobs)
@@ -85,6 +87,8 @@ class Commits:
 def commit_of(
     state: State, entries: tuple[JournalEntry, ...], jobs: frozenset[int], nodes: set[str]
 ) -> Commit:
-    """Return the commit of these entries, which changed these jobs and nodes, and the nodes of the jobs."""
+    """Return the message to event streams about these journal entries. It names the changed jobs and the
+    changed nodes. The nodes on which the changed jobs run count as changed.
+    """
     of_jobs = {node for job in jobs if job in state.jobs for node in state.jobs[job].members}
     return Commit(entries[-1].seq, entries, jobs, frozenset(nodes | of_jobs))

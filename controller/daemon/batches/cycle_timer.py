@@ -1,4 +1,4 @@
-"""Decides when the next scheduling cycle runs."""
+"""Decides when the next scheduling cycle is due."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ CLOCK_CHECK_S = 60.0
 loop waits."""
 
 POSTPONED_S = 0.25
-"""Seconds by which a cycle is postponed."""
+"""Seconds until the next cycle after a call of `postpone`."""
 
 
 class CycleTimer:
-    """A cycle is due after a change of the state, on request, and when a timer of the engine is due.
+    """Decides when a scheduling cycle is due: after a change of the state, on request, and when a timer of
+    the engine is due.
 
     After a cycle of n seconds, the next cycle begins at least n seconds later (CYCLE_SHARE), unless it is
     requested.
@@ -36,7 +37,7 @@ class CycleTimer:
         self._requests: list[asyncio.Future[int]] = []
 
     def request(self) -> asyncio.Future[int]:
-        """Make a cycle due now. Return the future of the number of jobs that the cycle places."""
+        """Make a cycle due now. Return a future, which gets the number of jobs that the cycle has placed."""
         placed: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._requests.append(placed)
         self.make_due()
@@ -47,7 +48,7 @@ class CycleTimer:
         self.wanted, self.earliest = True, 0.0
 
     def postpone(self) -> None:
-        """Make the next cycle due later, because no job may start now."""
+        """Make the next cycle due in POSTPONED_S seconds, because no job may start now."""
         self.wanted, self.earliest = True, time.monotonic() + POSTPONED_S
 
     def is_due(self) -> bool:
@@ -55,8 +56,8 @@ class CycleTimer:
         return wanted and time.monotonic() >= self.earliest
 
     def seconds_until_due(self) -> float | None:
-        """Return the seconds until a cycle or a timer of the engine is due; None if there is nothing to do
-        before the next input.
+        """Return the seconds until a cycle or a timer of the engine is due, or until the clock must be
+        checked; None if there is nothing to do before the next input.
         """
         pause = self.earliest - time.monotonic()
         if self.wanted:
@@ -65,8 +66,8 @@ class CycleTimer:
         return None if due == NEVER else max(pause, min(due - self._now(), CLOCK_CHECK_S))
 
     def cycle_ended(self, began: float, ended: float) -> list[asyncio.Future[int]]:
-        """Record a cycle that ran between two times (monotonic clock). Return the futures of the requests
-        that it answers.
+        """Record a cycle that ran from `began` to `ended` (monotonic clock). Return the futures of all
+        requests for a cycle; the caller sets their results.
         """
         self.wanted = False
         self.earliest = ended + (ended - began) * (1 / CYCLE_SHARE - 1)

@@ -1,4 +1,4 @@
-"""The inbox: the inputs that have arrived and wait for the engine, with the callers that wait for replies."""
+"""The inbox: the inputs that wait for the engine, with the futures of the callers that wait for replies."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from controller.core.model.inputs.input import Input
 PendingInput = tuple[Input, "asyncio.Future[Reply] | None"]
 """An input, and the future of its reply. The future is None if no caller waits for a reply."""
 MAX_BATCH = 2_000
-"""The most inputs in one batch. With this number, the fsync costs little per input, and replies are still
-fast.
+"""The most inputs in one batch. With this number, the disk sync of the commit costs little per input, and
+replies are still fast.
 """
 
 
@@ -35,7 +35,9 @@ class Inbox:
 
     @property
     def one_by_one(self) -> bool:
-        """Return whether the next batch is one input of a batch that has crashed the engine."""
+        """Return whether the next batch has only one input, because the inputs of a batch that has crashed
+        the engine are taken one by one.
+        """
         return self._single_inputs > 0
 
     def put(self, given: Input, reply: asyncio.Future[Reply] | None = None) -> None:
@@ -46,8 +48,8 @@ class Inbox:
         self._inputs.appendleft((given, None))
 
     def put_back(self, batch: Sequence[PendingInput]) -> None:
-        """Put a batch that has crashed the engine before all other inputs. The next batches are then its
-        single inputs.
+        """Put a batch that has crashed the engine before all other inputs. Each of its inputs is then a batch
+        of its own.
         """
         self._inputs.extendleft(reversed(batch))
         # Add 1 for the input ControllerStarted, which the daemon may put before the batch.

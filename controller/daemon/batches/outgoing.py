@@ -1,4 +1,4 @@
-"""The replies and orders of one batch, which wait until the events of the batch are on disk."""
+"""The replies and orders of one batch of inputs. They are sent when the events of the batch are on disk."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ class Outgoing:
             self._replies.append((future, decision.reply))
 
     def answer_cycle_requests(self, requests: list[asyncio.Future[int]], placed: int) -> None:
-        """Add the requests for a scheduling cycle that has placed this number of jobs."""
+        """Add the callers that requested the scheduling cycle of this batch. `send` replies with the number
+        of jobs that the cycle has placed.
+        """
         self._cycle_requests, self._placed = requests, placed
 
     def fail(self, failure: Exception) -> None:
@@ -51,8 +53,8 @@ class Outgoing:
                 request.set_result(self._placed)
         for effect in self._effects:
             for order in effect.orders():
-                # Look at the lease before each order, because this process may have been stopped since the
-                # commit. The next leader makes the order again.
+                # Check the lease before each order, because this process may have been suspended since the
+                # commit, and another controller may lead now. That controller makes the order again.
                 if may_act():
                     send_order(order)
 

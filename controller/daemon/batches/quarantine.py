@@ -21,11 +21,12 @@ log = logging.getLogger("corral.daemon")
 
 
 class Quarantine:
-    """The search for the input of a batch that has crashed the engine.
+    """Finds the input that has crashed the engine, and refuses it. `begin` takes these steps after each
+    crash:
 
-    1. If the batch was not taken one by one, put its inputs back, so that each is processed alone.
-    2. If it was, the batch is the input that crashed the engine. Refuse it. If an agent sent it, disconnect
-       this agent for QUARANTINE_S.
+    1. If the inputs of the batch were processed together, put them back, so that each is processed alone.
+    2. If the batch is one of these single inputs, this input has crashed the engine. Refuse it. If an agent
+       sent it, disconnect this agent for QUARANTINE_S.
     3. Load the state on disk again, because the engine may have stopped in the middle of a change.
     4. Reconnect all agents, so that each sends all its reports again: reports that were not on disk are lost
        with the old state.
