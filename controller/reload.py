@@ -103,8 +103,8 @@ class ConfigReload:
         adopt(self.daemon.config)
 
     def begin(self) -> None:
-        """Pass the configuration, if it has changed since the last start, and its nodes to the engine at the
-        controller's start.
+        """At the controller's start, pass the configuration to the engine if it has changed since the last
+        start. Then pass the nodes of the configuration.
         """
         config, applied = self.daemon.config, self.daemon.state.config
         self._save_text(config.source.text)

@@ -29,8 +29,8 @@ job.
 
 
 class EngineUnavailable(Exception):
-    """Raised if the engine cannot be reached, or fails for a reason that does not lie in the job. It is
-    unknown whether the request had an effect. The message says what failed, and what the operator can do.
+    """Raised if the engine cannot be reached, or fails for a reason that has nothing to do with the job. It
+    is unknown whether the request had an effect. The message says what failed, and what the operator can do.
     """
 
 
@@ -57,16 +57,15 @@ class EngineKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class EngineCaps:
-    """What an engine can do. `supports` has the fields of the order Start that the engine supports in
-    addition to command, environment, CPUs, memory, GPUs and time limit; a job that sets another field is
-    refused.
+    """What an engine can do. Of the fields of the order Start in unsupported_requests.FLAGS, `supports` has
+    those that the engine supports. A job that sets another one of these fields is refused.
     """
 
     kinds: tuple[EngineKind, ...] = (EngineKind.DELEGATE,)
     supports: frozenset[str] = frozenset()
     logs: bool = False
     gangs: bool = False
-    """True if the parts of a job on several nodes of the engine can reach each other."""
+    """True if the parts of a job on several nodes of the engine can reach each other over the network."""
     walltime: bool = False
     """True if the engine itself ends a foreign job at the job's time limit."""
 
@@ -153,7 +152,7 @@ on_node_lost permits this.
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """The resources of one hypothetical node that a waiting job could use."""
+    """The resources that a waiting job needs of one new node."""
 
     cpu_milli: int
     memory_mib: int
@@ -285,9 +284,9 @@ class ExecutionEngine(ABC):
 
 @dataclass(frozen=True, slots=True)
 class EngineScope:
-    """What an engine gets when it is made: its name in scheduler.toml, the first part of all tags of this
-    cluster, a directory of mode 0700 for its own files, the seconds for one request and between two looks,
-    and the controller's clock.
+    """The values from which `connect` of an engine type makes an engine: its name in scheduler.toml, the
+    first part of all tags of this cluster, a directory of mode 0700 for its own files, the seconds for one
+    request and between two looks, and the controller's clock.
     """
 
     name: str

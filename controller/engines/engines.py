@@ -297,8 +297,8 @@ def engine_directory(config: Config, name: str) -> Path:
 
 
 def removal_problems(config: Config) -> list[ConfigProblem]:
-    """Return a problem for each engine that has no table in the configuration although its foreign jobs may
-    still run.
+    """Return a problem for each engine that has no table in the configuration although its foreign jobs or
+    machines may still run.
     """
     problems = []
     above = config.state_dir / "engines"

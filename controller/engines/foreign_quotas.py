@@ -22,8 +22,8 @@ log = logging.getLogger("corral.engines")
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What was read last for a project, and when. `problem` is why the latest try failed; empty if it did not
-    fail.
+    """The quota that was last read for a project, and when. `problem` is why the latest try failed; empty if
+    it did not fail.
     """
 
     found: ForeignQuota | None = None
@@ -53,8 +53,8 @@ class ForeignQuotas:
         may_act: Callable[[], bool],
         now: Callable[[], float],
     ) -> None:
-        """`read` returns the quota of a namespace, and `edits` the limits that operators have set for a
-        project.
+        """`read` returns the quota of a namespace, and `edits` the limits of a project that operators or this
+        object have set.
         """
         self.source = source
         self._read = read
@@ -66,7 +66,7 @@ class ForeignQuotas:
         self._task: asyncio.Task[None] | None = None
 
     def open(self) -> None:
-        """Begin to read."""
+        """Begin to read the quotas every `interval_s` seconds."""
         self._task = asyncio.get_running_loop().create_task(self._run(), name="foreign quotas")
 
     async def close(self) -> None:
@@ -76,7 +76,7 @@ class ForeignQuotas:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def has(self, scope: str, name: str) -> bool:
-        """Return whether the limits of this tenant come from the engine."""
+        """Return whether the limits of the tenant `name` come from the engine."""
         return scope == "project" and name in self.source.namespaces
 
     async def sync(self, project: str) -> str:

@@ -226,7 +226,7 @@ class AgentSession:
         return command
 
     def relay(self, order: OpenShell, answer: Callable[[TaskAnswer], None]) -> RelayedTask:
-        """Start a task of srun. `answer` is called with its output and its end."""
+        """Start a task of srun. `answer` is called with the output and the end of the task."""
         for number in [number for number, command in self._commands.items() if command.closed]:
             del self._commands[number]
         self._requests += 1

@@ -34,10 +34,10 @@ MOST_PERIODS = 100
 
 
 def plan(engine_copy: EngineCopy, horizon_s: float) -> Iterator[Plan]:
-    """Yield the plan of the next `horizon_s` seconds. If run times can be predicted, a second answer also has
-    the likely starts.
+    """Yield the plan of the next `horizon_s` seconds. If some jobs are expected to end before their time
+    limits (`ends_expected`), a second answer also has the likely starts.
 
-    1. In a forked copy of this process, forecast the likely starts, if run times can be predicted.
+    1. In a forked copy of this process, forecast the likely starts, if some jobs are expected to end early.
     2. In this process, forecast the latest starts, assuming that jobs use their whole time limits. Both
        forecasts stop at the end of the `horizon_s` seconds, or at the deadline of the answer.
     3. Merge both forecasts with the running jobs. The start of a waiting job is its latest start (certainty

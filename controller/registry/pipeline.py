@@ -325,7 +325,9 @@ def _slices_without_order(config: Config, pipeline: Pipeline) -> list[ConfigProb
 
 
 def _ends_backfilled(config: Config) -> bool:
-    """Return whether a preemption strategy of the cluster or of a scheduler profile ends backfilled jobs."""
+    """Return whether the cluster or a scheduler profile has the preemption strategy `window`, which ends
+    backfilled jobs that run longer than predicted.
+    """
     named = [config.preemption.strategies, *(each.preemption.strategies for each in config.profiles.values())]
     return any(each.name == WINDOW for strategies in named for each in strategies or ())
 

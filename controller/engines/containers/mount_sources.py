@@ -10,12 +10,12 @@ from controller.engines.containers.container_request import RequestProblem
 
 
 def reachable_source(source: str, roots: Sequence[str], uid: int, groups: Sequence[int]) -> str:
-    """Return the path that is mounted for `source`, without symbolic links. Raise RequestProblem if it is not
-    below a mount root, or if the user could not reach it without the mount.
+    """Resolve the symbolic links of `source`, and return the path to mount. Raise RequestProblem if this path
+    is not below a mount root, or if the user could not reach it on the host.
 
-    The daemon opens the path as root. In the container, only the modes of the path itself and of what is
-    below it protect files. So a directory above it that the user may not enter must be checked here.
-    Access control lists are not read: a directory whose mode keeps the user out counts as closed.
+    The daemon opens the path as root, so the modes of the directories above the path do not protect it.
+    Therefore check here that the user may enter each of these directories. Access control lists are not read:
+    if the mode of a directory does not let the user in, the path is refused.
 
     Example: with the root /home and the mode 0700 of /home/bob, ada cannot mount /home/bob/data, nor
     /home/ada/link that points there.

@@ -41,8 +41,8 @@ _WORDS = {
     Reason.GPU_FAILED: "node_lost",
     Reason.GPU_HELD: "gpu_held",
 }
-"""The words of AttemptStatus.why for the reasons of failed jobs. Other failures have an exit code or a signal
-only.
+"""The words of AttemptStatus.why, by the reason of a failed job. Jobs that failed for another reason have an
+exit code or a signal only.
 """
 
 
@@ -76,8 +76,8 @@ class ForwardedJob:
 
     @property
     def foreign(self) -> ForeignJob:
-        """Return the job as look() shows it. A job that was preempted there counts as ended, because this
-        controller decides whether and where the job runs again.
+        """Return the job as look() shows it. A job that the other cluster has queued again counts as ended,
+        because this controller decides whether and where the job runs again.
         """
         state = ForeignState.WAITING
         if self.state.terminal or self.queued_again:
@@ -110,7 +110,7 @@ _LISTS = ("cpu_s", "max_rss_mib")
 
 
 def jobs_of(table: JobTable) -> list[ForwardedJob]:
-    """Return the jobs of a table with COLUMNS."""
+    """Return the jobs of a job table whose columns are COLUMNS."""
     return [_job_of(dict(zip(table.columns, row, strict=True))) for row in table.rows]
 
 

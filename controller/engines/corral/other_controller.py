@@ -41,8 +41,8 @@ class OtherController:
         self._open: set[Client] = set()
 
     async def call(self, work: Callable[[Client], T]) -> T:
-        """Return the result of `work`. Raise EngineUnavailable if the controller cannot be reached, and
-        Refused if it refuses the request.
+        """Run `work` with a connection in a thread, and return its result. Raise EngineUnavailable if the
+        controller cannot be reached, and Refused if it refuses the request.
         """
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._with_client, work)
 

@@ -25,7 +25,7 @@ log = logging.getLogger("corral.engines")
 
 
 class AttemptRequests:
-    """The requests about single attempts of one engine.
+    """Makes the requests to one engine that are about single attempts.
 
     The record of an attempt is on disk before ask() is called. The logs and the end of an attempt are on disk
     before the end is reported. So a controller that is killed at any moment starts no job twice and loses no

@@ -103,14 +103,14 @@ class AttemptTable:
         await asyncio.to_thread(self.files.save, attempt.record)
 
     def save_soon(self, attempt: ForeignAttempt) -> None:
-        """Let the record be written soon. The caller does not wait for the disk, because the controller or
-        the engine repeats the changed facts if they are lost.
+        """Mark the record, so that `write_unsaved` writes it soon. The caller does not wait for the disk,
+        because the controller or the engine reports the changed facts again if they are lost.
         """
         self._unsaved.add(attempt.record.tag)
 
     @property
     def has_unsaved(self) -> bool:
-        """Return whether a record has changed in memory only."""
+        """Return whether a record has changes that are not on disk."""
         return bool(self._unsaved)
 
     async def write_unsaved(self, is_busy: Callable[[str], bool]) -> None:

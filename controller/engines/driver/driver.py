@@ -109,7 +109,7 @@ class EngineDriver:
         self.files.save_drain(why)
         self._wake.set()
 
-    # --- the loop ---
+    # --- the rounds ---
 
     async def _run(self) -> None:
         while True:
@@ -139,7 +139,9 @@ class EngineDriver:
                     break
 
     async def run_round(self) -> None:
-        """Look at the engine once, and draw the conclusions (steps 1 to 4)."""
+        """Do steps 1 to 4 of a round: look at the engine, and compare the answer with the attempts and
+        nodes.
+        """
         if not self._journal.may_act():
             return
         began = self._journal.now()

@@ -36,7 +36,7 @@ class EngineBreaker:
         return self.failures >= self.most
 
     def fail(self, why: str, now: float) -> None:
-        """Count a failure."""
+        """Count a failed look or a failed ask(), with the reason `why`."""
         if not self.failures:
             self.since = now
         self.failures += 1

@@ -71,7 +71,7 @@ class AttemptRecord:
 
     @property
     def status(self) -> AttemptStatus:
-        """Return the attempt as agents report attempts."""
+        """Return the status of the attempt, in the form in which agents report it."""
         return AttemptStatus(
             self.job,
             self.attempt,
@@ -165,7 +165,7 @@ class ForeignAttempt:
         return self.record.ended_at is None and (self.record.tried or bool(self.record.ref))
 
     def accepted(self, ref: str, now: float) -> None:
-        """Record that ask() has returned this name."""
+        """Record that ask() has returned `ref`, the name of the foreign job."""
         self.record = replace(self.record, ref=ref)
         self.reason, self.retries = "", 0
         if self.presence is Presence.WANTED:
@@ -181,7 +181,8 @@ class ForeignAttempt:
         self.seen_at, self.absences = now, 0
 
     def present(self, found: list[ForeignJob], now: float) -> bool:
-        """Record the foreign jobs with the tag that a look has shown. Return whether the record has changed.
+        """Record which foreign jobs with the tag of this attempt a look has shown. Return whether the record
+        has changed.
 
         If there are several, keep the one that the record names. If none of them has this name, the engine
         has queued the job again under another name: keep a running one, or else a waiting one, or else an
@@ -211,7 +212,9 @@ class ForeignAttempt:
         return self.record != before
 
     def absent(self, began: float) -> None:
-        """Record that a complete look, which began at `began`, did not show the tag."""
+        """Record that a complete look, which began at `began`, showed no foreign job with the tag of this
+        attempt.
+        """
         if self.presence is Presence.ENDED or not self.live or began < self.seen_at:
             return
         if self.presence is not Presence.WANTED:

@@ -53,7 +53,8 @@ class ForeignLogs:
         try:
             offset = order.offset
             if offset < 0:
-                # Count only, and read again afterwards, because a log can be larger than the memory.
+                # Only count the bytes now, and read the log again afterwards, because a log can be larger
+                # than the memory.
                 size = 0
                 async for piece in self._pieces(attempt, order.stream, False):
                     size += len(piece)

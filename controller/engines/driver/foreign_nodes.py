@@ -34,7 +34,7 @@ class NodeActions:
     open: Callable[[str, ForeignNode], None]
     """Open a connection to a node that has appeared."""
     renew: Callable[[str], None]
-    """Send a further hello of a node whose resources have changed."""
+    """Send the controller a new hello of a node whose resources have changed."""
     node: Callable[[str], Node | None]
     """Return the node in the state of the controller; None if there is no such node."""
 
@@ -91,7 +91,7 @@ class ForeignNodes:
         return "" if name in self._nodes else f"engine {self.engine} does not list this node"
 
     async def update(self, listed: tuple[ForeignNode, ...], engine_drain: str) -> None:
-        """Bring the cluster up to date with the nodes of one look."""
+        """Add, drain and remove nodes of the cluster, so that it agrees with the nodes of one look."""
         self.listed = listed
         found = {self.node_name(each.name): each for each in listed}
         for name, node in found.items():
@@ -113,7 +113,7 @@ class ForeignNodes:
         ours = f"engine {self.engine}: "
         reason = engine_drain or ("" if node.available else node.why or "it is drained there")
         there = self.actions.node(name)
-        # A timed drain is left alone, because it stops the jobs of a machine that will be interrupted.
+        # Do not change a timed drain, because it stops the jobs of a machine that will be interrupted.
         if there is None or there.timed_drain is not None:
             return
         if reason and not there.drained:

@@ -86,7 +86,7 @@ class NodeFrames:
         channels: NodeChannels,
         handled: Callable[[], None],
     ) -> None:
-        """`handled` is called after each order."""
+        """`handled` is called after each order of the controller."""
         self.complete = False
         """True after the first complete look. Before it, no node says hello, because an attempt that a hello
         does not name counts as lost.

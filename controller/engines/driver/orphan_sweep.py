@@ -25,7 +25,8 @@ class OrphanSweep:
     3. An orphan that has ended is forgotten at once, because nothing waits for its output.
     4. A further foreign job with the tag of an attempt is ended at once.
 
-    An orphan appears if a foreign job starts after Corral has given it up, such as a VM that boots late.
+    An orphan appears if a foreign job starts after its attempt was recorded as ended, such as a VM that boots
+    late.
 
     Invariant: no foreign job without a tag of this cluster is ever changed.
     """
@@ -39,7 +40,7 @@ class OrphanSweep:
         """The number of looks in a row that have shown an orphan, by tag and name of the foreign job."""
 
     def sweep(self, orphans: list[ForeignJob]) -> None:
-        """Record the orphans of one look. End or forget those that are due."""
+        """Record the orphans of one look, and do steps 2 and 3 for them."""
         self._seen = {(each.tag, each.ref): self._seen.get((each.tag, each.ref), 0) + 1 for each in orphans}
         for each in orphans:
             if each.state is ForeignState.ENDED or self._seen[each.tag, each.ref] >= LOOKS_BEFORE_END:

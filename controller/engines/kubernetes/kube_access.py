@@ -189,7 +189,7 @@ def _read(path: str) -> bytes:
 
 
 def _token_file(path: str) -> Callable[[], str]:
-    """Return a function that returns the token in a file, and reads the file again every TOKEN_AGE_S."""
+    """Return a function that returns the token in a file, and reads the file again after TOKEN_AGE_S."""
     known: tuple[float, str] | None = None
 
     def token() -> str:

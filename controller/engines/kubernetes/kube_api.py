@@ -64,7 +64,9 @@ class KubeApi:
     """
 
     def __init__(self, find: Callable[[], ClusterAccess], timeout_s: float) -> None:
-        """`find` returns the access, and is called with the first request."""
+        """`find` returns the address and the credentials of the API server. It is called at the first
+        request.
+        """
         self._find = find
         self._timeout_s = timeout_s
         self._access: ClusterAccess | None = None

@@ -94,10 +94,11 @@ def foreign_nodes(
 ) -> tuple[ForeignNode, ...]:
     """Return the nodes for Corral: each node, or with place = "scheduler" one node with the resources of all.
 
-    1. The resources of a node are its allocatable resources less `used`, what Pods of others request there.
+    1. The resources of a node are its allocatable resources minus `used`: what Pods that are not Corral's
+       request there.
     2. Kubernetes does not name single GPUs before a Pod runs. So the UUIDs are made from the name of the node
        and a number, and Corral uses them only to count.
-    3. If Pods of others use n GPUs, n GPUs that no Pod of Corral holds are left out, from the highest number
+    3. If these Pods use n GPUs, n GPUs that no Pod of Corral holds are left out, from the highest number
        down. `held` has the GPUs of Corral's Pods, by node.
 
     Example: node a has 4 GPUs, a job holds a-3, and another Pod uses one GPU. The node has a-0, a-1 and a-3.

@@ -11,8 +11,8 @@ from wire.cluster.quota import Limits
 
 
 def quota_of(objects: Iterable[Mapping[str, Any]], gpu_resource: str) -> ForeignQuota:
-    """Return the limits of a namespace: of each resource, the limit that leaves the least, and what is used
-    of it. A resource quota with scopes counts only some Pods, so it is left out.
+    """Return the limits of a namespace, and the amounts in use. If several objects limit one resource, take
+    the limit that leaves the least. A resource quota with scopes counts only some Pods, so it is left out.
 
     Example: one object allows 8 GPUs, of which 2 are used, and another 4, of which 1 is used. The limit is 4
     GPUs, and 1 is used.

@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 
 LONGEST_S = 3_600.0
 Key = tuple[str, str]
-"""(shape, zone)."""
+"""The names of a machine shape and of a zone."""
 
 
 @dataclass(slots=True)
 class BackOff:
-    """The pauses of one pool. The pause of a shape in a zone doubles from `first_s` to LONGEST_S with each
-    failure in a row. Failures during a pause do not count, and a machine that joins ends the row.
+    """The pauses of one pool. The pause of a shape in a zone doubles with each failure, from `first_s` to
+    LONGEST_S. Failures during a pause do not count. After a machine has joined, the next pause is `first_s`
+    again.
     """
 
     first_s: float

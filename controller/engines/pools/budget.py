@@ -10,7 +10,7 @@ DAY_S, HOUR_S = 86_400.0, 3_600.0
 
 
 class Budget:
-    """The caps of one pool for a day (UTC).
+    """The caps of one pool: the most money for a day (UTC), for the whole pool and for single projects.
 
     1. A machine costs its price per hour from its order to its end.
     2. A machine may be ordered if the money of the day, together with one further hour of all machines and of

@@ -82,7 +82,7 @@ class Fleet:
         return record.token.removeprefix(self.prefix) if self._stores_tokens else record.ref
 
     def by_name(self, name: str) -> PoolMachine | None:
-        """Return the live machine with this name; None if there is none."""
+        """Return the live machine whose node has this name in the pool; None if there is none."""
         return next((each for each in self.live if self.foreign_name(each.record) == name), None)
 
     def spent(self, begin: float, end: float, project: str | None = None) -> float:

@@ -124,18 +124,22 @@ class PoolOptions:
     idle_s: float = 600.0
     """Seconds without a job after which a machine is ended."""
     join_s: float = 900.0
-    """Seconds after its order after which a machine is ended if its agent has not connected."""
+    """Seconds from the order of a machine until its agent must have connected. Otherwise the machine is
+    ended.
+    """
     most_unanswered: int = 3
     """The most machines that are ordered and whose agents have not connected yet."""
     back_off_s: float = 60.0
-    """The first pause after a shape was not available in a zone. The pause doubles, up to an hour."""
+    """Seconds of the first pause after a shape was not available in a zone. The pause doubles, up to an
+    hour.
+    """
     demand_s: float = 15.0
     """Seconds between two searches for waiting jobs that would start on a new machine."""
     forecast_s: float = 10.0
     """The most seconds that one of these searches may take."""
     wait_price: float = 0.0
-    """The money that one hour of waiting for a machine counts. A high value prefers machines that boot fast,
-    a low value cheap ones.
+    """The price of one hour of waiting for a machine to boot. A high value prefers machines that boot fast, a
+    low value cheap machines.
     """
     daily_cap: float | None = None
     """The most money for one day (UTC). None: no limit."""

@@ -20,7 +20,7 @@ log = logging.getLogger("corral.engines")
 
 
 class PoolDriver:
-    """The task of one machine pool, beside the driver of its engine, which makes the looks.
+    """Runs the steps of one machine pool. The driver of its engine runs beside it, and makes the looks.
 
     1. Wait for the next interval. Do nothing while another controller may lead, or before the first look.
     2. Take each machine one step further (Keeper).
@@ -101,5 +101,5 @@ class PoolDriver:
                 await self.keeper.round({(each.shape, each.zone): each for each in self.offers})
 
     def stages(self) -> Counter[Stage]:
-        """Return the number of machines in each stage that have not ended."""
+        """Return the number of machines in each stage, without the machines that have ended."""
         return Counter(each.record.stage for each in self.fleet.live)

@@ -46,11 +46,11 @@ class ScaleOut:
 
     1. Do nothing while no job waits, while the pool has `most` machines, or while `most_unanswered` machines
        are ordered and have not connected.
-    2. Take the offers whose shape is not paused in their zone and whose price is within the caps, the
+    2. Of the offers whose shape is not paused in their zone and whose price is within the caps, take the
        cheapest MOST_SHAPES.
-    3. Ask what-if for each offer: simulate the queue until the machine would be ready, with the machines that
-       are ordered already, and then with up to `most` further nodes of this shape. Jobs that start on the
-       further nodes are the demand.
+    3. For each offer, simulate the queue until the machine would be ready, with the machines that are ordered
+       already, and then with up to `most` further nodes of this shape. Jobs that start on the further nodes
+       are the demand.
     4. Choose the offer with the lowest cost for each started job: price per hour of the needed machines, and
        the boot time multiplied by `wait_price`.
     5. Record the needed machines as wanted. Keeper orders them.

@@ -10,7 +10,9 @@ from wire.agent.orders import Start
 MOST_PAYLOAD_BYTES = 256 * 1024
 """The most bytes of one event. AWS Lambda refuses longer events."""
 MARGIN_S = 10.0
-"""Seconds of the longest call that the function needs to write the output and the result."""
+"""The seconds at the end of the longest call (`longest_s`) in which the function writes the output and the
+result.
+"""
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _PREFIX = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,63}/){1,8}")
 

@@ -27,7 +27,9 @@ MOST_ANSWER_BYTES = 64 * 1024
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _TOO_LONG = 413
 _NOT_STARTED = (401, 403, 404, 405, 429)
-"""The statuses with which a platform or the handler refuses a request before the handler reads the event."""
+"""The HTTP statuses with which a platform or the handler refuses a request before the handler reads the
+event.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +66,7 @@ class HttpFunctionType(FunctionOptions):
 
 class HttpInvoker:
     """Calls an HTTP function. The function answers when the job has ended, so invoke() returns after
-    FIRST_ANSWER_S, and a task waits for the rest. The result of the job is not in the answer but in the
+    FIRST_ANSWER_S, and a task waits for the answer. The result of the job is not in the answer but in the
     storage, because the connection does not outlive the controller.
     """
 

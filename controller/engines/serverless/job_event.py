@@ -44,7 +44,7 @@ def addresses(store: ObjectStore, keys: JobKeys, tag: str, options: FunctionOpti
     """Return the presigned addresses with which the function can read and write the objects of this job, and
     no other objects.
 
-    The address of the claim ends first. So an event that is later than `late_s` cannot start the job, even
+    The address of the claim expires first. So an event that is later than `late_s` cannot start the job, even
     if the claim was deleted meanwhile.
     """
     late, longest = options.late_s, options.late_s + options.longest_s + SLACK_S
@@ -59,7 +59,9 @@ def addresses(store: ObjectStore, keys: JobKeys, tag: str, options: FunctionOpti
 
 
 def payload_of(event: Mapping[str, Any], until: float, urls: Mapping[str, str]) -> bytes:
-    """Return the event as bytes. After `until` (seconds since 1970) it does not start the job any more."""
+    """Return the event as bytes. After `until` (seconds since 1970) the event does not start the job any
+    more.
+    """
     return json.dumps({**event, "until": until, "urls": urls}, separators=(",", ":")).encode()
 
 

@@ -44,7 +44,7 @@ class JobKeys:
 
 @dataclass(frozen=True, slots=True)
 class JobObjects:
-    """The ages in seconds of the objects of one job, by their parts."""
+    """The ages in seconds of the objects of one job, by the parts of their names, such as `started`."""
 
     tag: str
     ages: dict[str, float]
@@ -78,7 +78,7 @@ REVOKED: dict[str, Any] = {"run": "", _REVOKED: True}
 
 
 def is_revoked(claim: bytes) -> bool:
-    """Return whether the engine has written this claim, and no function."""
+    """Return whether the engine has written this claim, and not a call of the function."""
     return _object(claim).get(_REVOKED) is True
 
 

@@ -146,5 +146,7 @@ class ObjectStore:
 
 
 def _now(headers: Mapping[str, str]) -> float:
-    """Return the time of the storage, because the ages of objects are by its clock."""
+    """Return the time by the clock of the storage (header Date), because the ages of objects are computed
+    from this clock.
+    """
     return parsedate_to_datetime(headers["Date"]).timestamp() if "Date" in headers else time.time()

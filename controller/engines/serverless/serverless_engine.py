@@ -45,7 +45,7 @@ from wire.agent.reports import NodeFacts
 LONGEST_REPEAT = 16
 """The pause before an event is repeated grows up to this multiple of `repeat_s`."""
 FAILED_PAUSE_S = 2.0
-"""Seconds until a first event is repeated if its call has failed."""
+"""Seconds until the first event of a job is sent again if its call has failed."""
 FOLLOW_PAUSE_S = 1.0
 LOST = {"why": "supervisor_lost: the function was ended before it wrote the result"}
 

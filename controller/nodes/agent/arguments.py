@@ -16,8 +16,8 @@ def agent_arguments(
     epoch: int = 0,
 ) -> list[str]:
     """Return the command line arguments of the agent on a node. `home` is used only if `host` names no spool:
-    the spool is then a directory below `home`. `epoch` is that of the leader; 0 if the cluster can have only
-    one controller.
+    the spool is then a directory below `home`. `epoch` is the epoch of the leading controller; 0 if the
+    cluster can have only one controller.
     """
     options = {
         "--name": name,

@@ -50,7 +50,7 @@ def frozen_agent() -> FrozenAgent | None:
 
 
 def read_frozen_agent(file: Path) -> FrozenAgent:
-    """Read a program in one file that `make binary` has made."""
+    """Read the file corral-agent, which `make binary` has made."""
     content = file.read_bytes()
     functions = content.partition(_END.encode())[0].decode()
     size = re.search(r"\bBYTES=(\d+)", functions)

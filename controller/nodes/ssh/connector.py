@@ -20,7 +20,9 @@ from controller.nodes.ssh.known_hosts import KnownHosts
 from wire.cluster.hosts import SshAddress
 
 AT_ONCE = 32
-"""The most connections that are opened at the same time. Each handshake takes milliseconds of CPU time."""
+"""The most connections that are opened at the same time, because each handshake takes milliseconds of CPU
+time.
+"""
 CONNECT_S = 30.0
 PAUSES_S = (0.3, 0.6, 1.2, 2.4)
 KEEPALIVE_S, KEEPALIVES = 15.0, 3

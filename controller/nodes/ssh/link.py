@@ -107,9 +107,10 @@ class SshChannel:
 
     async def end(self, patience_s: float) -> str:
         """Close the channel, and wait up to `patience_s` seconds for the agent to end. Return the last line
-        that the agent wrote to stderr, or the reason why the connection was lost.
+        that the agent wrote to stderr, or the reason why the connection was lost, or the exit code.
 
-        An agent that does not end in time is ended by the next agent that starts on this host.
+        An agent that does not end in time is killed if the SSH server passes signals on. If not, the next
+        agent that starts on this host ends it.
         """
         with suppress(OSError, asyncssh.Error):
             self._process.stdin.write_eof()

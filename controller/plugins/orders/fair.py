@@ -18,7 +18,8 @@ class FairShareOrder:
     """The `fair` order: the job of the tenant with the greatest value of weight / (usage + 1) is first.
 
     First the values of the jobs' organisations are compared, then those of their projects, and then those of
-    their users. The jobs of one user stay in submit order.
+    their users. Jobs of tenants above a soft limit come after all other jobs. The jobs of one user stay in
+    submit order.
     """
 
     name: ClassVar[str] = "fair"

@@ -14,8 +14,8 @@ from wire.names import WHOLE_GPU
 
 @dataclass(frozen=True, slots=True)
 class FitScorer:
-    """The `fit` scorer prefers the node with the fewest free GPUs and CPUs after the placement (best fit). So
-    other nodes stay wholly free.
+    """The `fit` scorer prefers the node with the smallest free fraction of GPUs and CPUs after the placement
+    (best fit). So other nodes stay wholly free.
 
     `gpu` is the weight of the GPUs in the score, and 1 - `gpu` the weight of the CPUs.
     """

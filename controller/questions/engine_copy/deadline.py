@@ -36,7 +36,7 @@ class Deadline:
 
     soonest: float
     latest: float
-    """Both are seconds of time.monotonic()."""
+    """`soonest` and `latest` are seconds of time.monotonic()."""
     cpu_s: float
 
     @classmethod

@@ -15,7 +15,7 @@ from controller.questions.engine_copy.forked_processes import Fork
 T = TypeVar("T")
 
 RESERVE = 0.15
-"""The fraction of the time budget that is kept for building and sending the answer."""
+"""The fraction of the time limit of a question that is kept for building and sending the answer."""
 
 
 class QuestionRefused(Exception):

@@ -85,7 +85,7 @@ def leave_a_core() -> None:
 
 def limit(seconds: float, more_mib: int) -> None:
     """Allow this process `seconds` of CPU time and `more_mib` MiB of memory in addition to what it has used
-    so far. Turn core dumps off.
+    already. Turn core dumps off.
     """
     used = sum(os.times()[:2])
     most = int(used + seconds) + 1

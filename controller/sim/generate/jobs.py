@@ -210,7 +210,7 @@ def _session(rng: RandomStream, user: User, template: JobTemplate, room: NodeCap
     fails early, the next job is submitted shortly after its end.
     """
     count = int(rng.between(2, 5.5) ** 2) if template.sweeps else rng.count(2.5)
-    # Let some users first submit the job with half of its GPUs, as real users do.
+    # In some sessions, let the user request only half of the GPUs, as real users do for a first try.
     gpus = (
         template.gpus / 2
         if not template.sweeps and template.gpus >= 1 and rng.chance(0.12)
