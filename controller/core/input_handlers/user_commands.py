@@ -52,10 +52,14 @@ BY_CONTROLLER = ""
 """The name that events record as the author of a change made by the controller."""
 
 LOST_BY_CANCEL = (Until.STARTED, Until.OK, Until.CHECKPOINT)
-"""The conditions of dependencies that a cancelled job does not meet."""
+"""The conditions of dependencies that a waiting job can never meet after its cancel. Jobs that depend on it
+with such a condition are then cancelled too.
+"""
 
 MOST_POOL_NODES = 16
-"""The most nodes of each shape of a machine pool that are considered for a job without a number of nodes."""
+"""For a job that does not set its number of nodes: at most this many nodes of each shape of a machine pool
+are considered.
+"""
 MAX_KEY = 200
 """The most characters of an idempotency key (a client's id of a submit)."""
 
@@ -71,7 +75,7 @@ class UserCommands:
     3. The job's dependencies, begin time and deadline must be possible. These fields also decide which gates
        (reasons that keep the job out of the queue) are closed at first.
     4. The cluster must be able to hold the job when no other job runs, and no quota may be too small for the
-       job alone. The quotas of waiting jobs must allow the new jobs.
+       job alone. The limits on waiting jobs must allow the new jobs.
 
     Cost: O(1) for a repeated submit. Otherwise one search for suitable nodes for each class of equal
     requests, and then O(array elements).
@@ -281,8 +285,8 @@ class UserCommands:
         return self._sizes.refill(spec, self._placer_for(spec, job.user), changed_fields)
 
     def settle_defaults(self, now: float) -> None:
-        """Compute the provisional default sizes of waiting jobs again. The method is called when a node has
-        joined, because the node may be able to hold these jobs.
+        """Compute provisional default sizes of waiting jobs again. Call this when a node has joined, because
+        the node may be able to hold these jobs.
         """
         for number in self._sizes.waiting(lambda: self._state.jobs.values()):
             job = self._state.jobs.get(number)
@@ -380,8 +384,8 @@ class UserCommands:
         return Accepted((job.id,))
 
     def cascade_refusal(self, job: Job, asker: Requester | None) -> Refusal | None:
-        """Return a refusal if the cancel of this job would also cancel a job of a project to which the token
-        of the caller does not apply. Such a job depends on this job, directly or through other jobs.
+        """Return a refusal if the cancel of this job would also cancel a dependent job of a project to which
+        the token of the caller does not apply. Otherwise return None.
         """
         if asker is None or asker.projects is None or not self._pipeline.waiting.cancel_hopeless:
             return None
@@ -439,9 +443,10 @@ class UserCommands:
         return Accepted((job.id,))
 
     def hold(self, given: job_inputs.Hold, now: float) -> Reply:
-        """Keep a waiting job from starting until a release.
+        """Set a hold on a waiting job: the job does not start until the hold is released.
 
-        If an operator holds the job of another user, this replaces a hold by the user.
+        If an operator holds the job of another user, the operator's hold replaces a hold that the user has
+        set.
         """
         job = self._state.jobs[given.job]
         if job.state is not JobState.QUEUED:
@@ -455,7 +460,7 @@ class UserCommands:
         return Accepted((job.id,))
 
     def release(self, given: job_inputs.Release, now: float) -> Reply:
-        """Put a held job back into the queue."""
+        """Remove the hold of a waiting job. The job enters the queue when all of its gates are open."""
         job = self._state.jobs[given.job]
         if not job.held or job.state is not JobState.QUEUED:
             return Refusal("conflict", f"job {job.label} is not held", "job")

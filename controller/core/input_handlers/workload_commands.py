@@ -24,8 +24,8 @@ from wire.names import Reason
 from wire.workload.spec import WorkloadSpec, WorkloadTask, in_order, job_specs, workload_problems
 
 FREE = ("command", "name", "env", "output", "error", "comment")
-"""Fields of a spec that do not influence if or where a job can run. Jobs of a task that differ only in these
-fields are checked together.
+"""Fields of a spec that have no influence on whether and where a job can run. Jobs of a task that differ only
+in these fields are checked together.
 """
 
 
@@ -161,8 +161,9 @@ class WorkloadCommands:
     def _queue(
         self, workload: int, task: str, jobs: Sequence[NewJob], user: str, slots: int | None, now: float
     ) -> int | None:
-        """Record the jobs of a task. `slots` is the number of free run slots of the workload; None if the
-        workload has no limit of running jobs. Return the number of run slots that are still free.
+        """Queue the jobs of a task. `slots` is the number of free run slots (permits to run) of the workload;
+        None if the workload has no limit of running jobs. Return the number of run slots that are free
+        afterwards.
         """
         first = self._state.next_job
         for number, job in enumerate(jobs):
@@ -207,7 +208,7 @@ class WorkloadCommands:
         return Accepted(tuple(job.id for job in live), (), workload.id)
 
     def retry(self, given: job_inputs.RetryWorkload, now: float) -> Reply:
-        """Queue new jobs that replace failed jobs and, with `given.cancelled`, cancelled jobs
+        """Queue new jobs in place of failed jobs and, with `given.cancelled`, in place of cancelled jobs
         (`workload_retry.py`).
         """
         workload = self._state.workloads.by_id.get(given.workload)
@@ -245,8 +246,8 @@ class WorkloadCommands:
         return Accepted(tuple(ids), (), workload.id)
 
     def _free_slots(self, workload: Workload) -> int | None:
-        """Return how many run slots of the workload no job has; None if the workload has no limit of running
-        jobs.
+        """Return how many run slots (permits to run) of the workload are free; None if the workload has no
+        limit of running jobs.
         """
         if workload.max_parallel is None:
             return None

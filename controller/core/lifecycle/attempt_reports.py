@@ -23,8 +23,8 @@ ExitFields = tuple[int | None, int | None, str, float, int, Checkpoint | None, G
 
 
 def only_starts_or_ends(status: AttemptStatus) -> bool:
-    """Return True if an agent's report shows only a start or an end: no member at the start barrier of its
-    gang, no checkpoint of a running attempt, and no steps.
+    """Return True if an agent's report shows only a start or an end: the member does not wait at the start
+    barrier of its gang, and the report has no steps and no checkpoint of a running attempt.
     """
     waits = status.ready and status.started_at is None
     return not waits and not status.steps and (status.checkpoint is None or status.ended_at is not None)
@@ -45,7 +45,9 @@ def checkpoint_saved(job: Job, node: str, status: AttemptStatus, now: float) -> 
 
 
 def steps_recorded(job: Job, node: str, status: AttemptStatus, now: float) -> StepsRecorded | None:
-    """Return the event for the steps in an agent's report of an end; None if there were no steps."""
+    """Return the event for the job steps in an agent's report of the end of an attempt; None if the report
+    has no steps.
+    """
     if not status.steps:
         return None
     known = {step.number: step for step in status.steps[:MAX_STEPS]}
@@ -58,9 +60,7 @@ def steps_recorded(job: Job, node: str, status: AttemptStatus, now: float) -> St
 
 
 def exits_of(reports: Mapping[str, AttemptStatus]) -> dict[str, Exit]:
-    """Return how each gang member ended, by node name. `reports` contains the last report about each
-    member.
-    """
+    """Return how each gang member ended, by node name. `reports` contains the report of each member's end."""
     exits: dict[str, Exit] = {}
     last = how = None
     for node, status in reports.items():
@@ -71,7 +71,9 @@ def exits_of(reports: Mapping[str, AttemptStatus]) -> dict[str, Exit]:
 
 
 def exit_fields(status: AttemptStatus) -> ExitFields:
-    """Return the fields of `Exit`, in this order, from the agent's last report about an attempt."""
+    """Return the values of the fields of `Exit`, in the order of the fields, from the agent's report of an
+    end.
+    """
     usage = status.usage or _NO_USAGE
     return (
         status.code,

@@ -78,8 +78,8 @@ class DueJobs:
         self.throttles = Throttles(ARRAYS, state)
         self.workload_throttles = Throttles(WORKLOADS, state)
         self.failures: dict[int, int] = {}
-        """The id of the failed job, for each workload whose waiting jobs must be cancelled because of this
-        failure.
+        """By workload id, for each workload whose waiting jobs must be cancelled: the id of the failed job
+        that is the cause.
         """
         self.due_times: dict[int, float] = {}
         """The next due time of each job. Jobs without a due time are left out."""
@@ -98,8 +98,8 @@ class DueJobs:
         return heap[0][0] if heap else NEVER
 
     def on_event(self, event: Event) -> None:
-        """Update the due time of a job after an event about the job. Also update the dependencies, run slots
-        of arrays and inherited priorities that the job affects.
+        """Update the due time of a job after an event about the job. Also update what depends on the job:
+        dependencies, inherited priorities, and the run slots of its array and workload.
         """
         if not isinstance(event, JobEvent):
             return
@@ -108,7 +108,8 @@ class DueJobs:
             self._schedule(job)
         if isinstance(event, DependencyDecided):
             self.dependencies.remove(event.job, event.index)
-        # Skip this for a job without dependencies while no job waits for another job, because it takes time.
+        # Skip these updates for a job without dependencies while no job waits for another job, because they
+        # take time.
         if job.spec.after or job.wait.inherited or self.dependencies.by_target:
             self.dependencies.update(job)
             self.inheritance.update(job)
@@ -146,7 +147,7 @@ class DueJobs:
                 self._record(inherited)
 
     def _stops(self, workload: int) -> bool:
-        """Return whether a failure of a job cancels the waiting jobs of this workload."""
+        """Return whether the failure of one job cancels all waiting jobs of this workload."""
         found = self._state.workloads.by_id.get(workload)
         return found is not None and found.on_failure is OnFailure.STOP
 
@@ -179,7 +180,9 @@ class DueJobs:
             heapq.heappush(self._heap, each)
 
     def end_due(self, now: float) -> None:
-        """End the jobs that had their last chance to start in this scheduling cycle and have not started."""
+        """End the jobs for which this scheduling cycle was the last chance to start, and which have not
+        started.
+        """
         while self.next_at <= now:
             self._act(self._state.jobs[heapq.heappop(self._heap)[1]], now)
 
@@ -243,7 +246,9 @@ class DueJobs:
 
 
 def _next_due(job: Job) -> float:
-    """Return the time at which the next action for the job is due; NEVER if no action is planned."""
+    """Return the time at which the next action for the job is due; NEVER if no action is planned. Rises of
+    its priority are left out (`_promotes_at`).
+    """
     if job.state in PLACED_STATES:
         return job.spec.deadline_at if job.spec.deadline_at is not None and job.stopping is None else NEVER
     if job.state is not JobState.QUEUED:

@@ -192,7 +192,8 @@ def failure_class(status: AttemptStatus, site_rules: Iterable[FailureRule]) -> s
     lines = [line.strip()[:_LONGEST_LINE] for line in status.tail.splitlines() if line.strip()]
     last = next((line for line in reversed(lines) if _EXCEPTION.match(line)), None)
     rules = [rule for rule in (*site_rules, *RULES) if rule.ends_with(code, reason)]
-    # Corral ended the attempt, so lines of its log are not the cause. Use only rules that name the reason.
+    # Use only rules that name the reason, because Corral or a user ended the attempt, and not an error in its
+    # log.
     if reason:
         return next((rule.name for rule in rules if rule.reasons and _log_fits(rule, lines)), "")
     for rule in _by_line(rules, [] if last is None else [last]):

@@ -24,7 +24,9 @@ _RECORDED_FOR_JOBS = (TroubleKind.XID, TroubleKind.LOST, TroubleKind.ECC_UNCORRE
 """The GPU faults that can make a job on the GPU fail. These faults are recorded for the jobs on the GPU."""
 
 _LIMITED = frozenset((TroubleKind.XID, *gpu_health.READING_ACTIONS))
-"""The GPU faults that take only a part of the GPUs out of service at the same time (`most_out`)."""
+"""The kinds of GPU faults to which the limit `most_out` applies: while too many GPUs of a model are out of
+service, such a fault takes no further GPU out of service.
+"""
 
 
 class GpuHealthHandler:
@@ -84,7 +86,7 @@ class GpuHealthHandler:
             new = gpu_health.occupy(old, why, now, self._policy)
         else:
             new = gpu_health.after_fault(old, action, why, now, self._policy)
-            # The limit does not keep GPUs in service that certainly cannot run jobs: lost GPUs, and GPUs
+            # The limit `most_out` does not apply to GPUs that certainly cannot run jobs: lost GPUs, and GPUs
             # whose driver does not answer.
             limited = given.kind in _LIMITED and old.ok and new.health is not GpuHealth.LOST
             if limited and (limit := self._limit_reached(gpu)):
@@ -196,8 +198,9 @@ class GpuHealthHandler:
     # --- helpers for reports and commands ---
 
     def _limit_reached(self, gpu: GpuFacts) -> str:
-        """Return a text if so many GPUs of the model of `gpu` are out of service that the controller takes no
-        further one out; otherwise an empty text. GPUs that an operator has cordoned do not count as out.
+        """Return the reason why no further GPU of the model of `gpu` is taken out of service: too many are
+        out of service already. Return an empty text if there is no such reason. GPUs that an operator has
+        cordoned do not count as out of service.
 
         A rule that is too strict, or an error in a driver, reports many GPUs as faulty at the same time.
         Without the limit, no GPU would be left for jobs.

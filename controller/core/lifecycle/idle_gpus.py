@@ -1,5 +1,5 @@
 """Flags jobs whose GPUs are idle, and writes a warning to their logs. Ends these jobs if the configuration
-says so.
+requires this.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from wire.text import duration
 
 
 class IdleAction(enum.Enum):
-    """What happens to a job whose GPUs stay idle until a grace time after its idle flag is over."""
+    """The action for a job whose GPUs are still idle when the grace time after its idle flag is over."""
 
     FLAG = "flag"
     """The job is only flagged and goes on."""
@@ -43,8 +43,8 @@ class IdlePolicy:
     grace_s: float = 600.0
     """Seconds between the flag and the end of the job."""
     keep_most_s: float = 43_200.0
-    """The longest time for which the owner of a job may keep its idle GPUs. Operators may keep them for a
-    longer time.
+    """The most seconds for which the owner of a job may order that its idle GPUs are kept (`corral job
+    keep`). Operators may order a longer time.
     """
     of_queues: Mapping[str, IdlePolicy] = field(default_factory=dict)
     """The settings of each queue that has its own settings, by the name of the queue."""
@@ -85,7 +85,7 @@ class IdleGpuHandler:
 
     def on_idle(self, given: agent_inputs.GpusIdle, now: float) -> None:
         """Flag the job as idle. If it is flagged already and its grace time is over, stop the job. Do nothing
-        while a user keeps the job (`keep`). This input is repeated while the GPUs stay idle.
+        while an order to keep the job is in force (`keep`). This input is repeated while the GPUs stay idle.
         """
         job = self._running(given.job, given.attempt)
         if job is None or now < (job.kept_until or now):

@@ -46,10 +46,10 @@ class LimitWarnings:
     and terminals.
 
     1. When a job starts to run, or when its time limit is extended, push the time of its warning on a heap.
-       The warning comes `warning_s` seconds before the limit ends. If WARNING_PART of the limit is shorter
-       than `warning_s`, the warning comes this much before the limit ends.
-    2. When this time has come, record EndWarned with the present end of the limit. Skip an entry of a job
-       that has ended or has another limit now.
+       The warning comes `warning_s` seconds before the limit ends the job, or the time limit times
+       WARNING_PART before it, if that is shorter.
+    2. When this time has come, record EndWarned with the time at which the limit ends the job. Skip an entry
+       of a job that has ended or has another limit now.
     3. With `ends_backfilled`, the preemption strategy `window` may preempt a running job after its predicted
        end, but only for a job that already waited when the running job was placed. If there is such a waiting
        job, also warn the owner before the predicted end.
@@ -78,7 +78,7 @@ class LimitWarnings:
             self._plan(job)
 
     def clear(self) -> None:
-        """Remove all planned warnings, and send no warnings from now on."""
+        """Remove all planned warnings, and plan no further warnings."""
         self._rules = NO_LIMIT_WARNINGS
         self.planned.clear()
 

@@ -36,8 +36,9 @@ DEFAULT_NODE_LOSS = NodeLossPolicy()
 
 
 def with_loss_policy(losses: NodeLossPolicy, spec: JobSpec) -> JobSpec:
-    """Return the spec with the configured policy for lost nodes, if the user has chosen none, and with the
-    configured lease. A later change of the configuration then does not affect the job.
+    """Return the spec with the policy for lost nodes: that of the user, otherwise the configured policy. If
+    the policy is to requeue the job, also set the configured lease. A later change of the configuration then
+    does not affect the job.
     """
     policy = spec.on_node_lost or losses.policy
     lease_s = losses.lease_s if policy is OnNodeLost.REQUEUE else None
@@ -58,7 +59,9 @@ def lost_jobs(state: State, node: Node, losses: NodeLossPolicy, silent_s: float)
     no job of a connected node.
     """
     if node.up or not node.facts.leases:
-        return  # because without leases nothing on the node ends the jobs, so they may still run
+        # A connected node has lost no job. On a node without leases, nothing ends the jobs, so they may still
+        # run.
+        return
     for number in sorted(node.held):
         job = state.jobs[number]
         lost_after = lost_after_s(job, losses)
@@ -67,15 +70,15 @@ def lost_jobs(state: State, node: Node, losses: NodeLossPolicy, silent_s: float)
 
 
 def lost_after_s(job: Job, losses: NodeLossPolicy) -> float | None:
-    """Return the seconds of silence after which the job's supervisor has certainly ended the job; None for a
-    job without a lease.
+    """Return after how many seconds without messages from its node the job's supervisor has certainly ended
+    the job. Return None for a job without a lease.
     """
     lease_s = job.spec.lease_s
     return None if lease_s is None else lease_s + job.spec.grace_s + losses.margin_s
 
 
 def silence_limits(state: State, node: Node, losses: NodeLossPolicy) -> set[float]:
-    """Return all lengths of silence, in seconds, after which the node counts as DOWN or a job on the node
+    """Return all numbers of seconds without messages after which the node counts as DOWN or a job on the node
     counts as lost.
     """
     held = node.held if node.facts.leases else ()

@@ -22,7 +22,8 @@ KEPT_ROOM = "kept-room"
 SUCCESSOR = "service"
 """The strategy name in the event that nominates a new replica for the resources of the old replica."""
 _NOT_THERE = (*HARDWARE_ENDS, Reason.GPU_HELD, Reason.NODE_UNFIT, Reason.PREEMPTED, Reason.EVICTED)
-"""Reasons for the end of an attempt after which the next attempt must not, or need not, run on the same node.
+"""Reasons for the end of an attempt after which no resources are kept for the next attempt, because it must
+not, or need not, run on the same node.
 """
 
 
@@ -49,9 +50,9 @@ def keep_for_successor(
     """Yield the nomination that keeps the resources of `before`, an older replica that is being ended, for
     the replica `job`. The nomination lasts until the time `until`.
 
-    Yield nothing if the two requests differ, or if the nodes take no jobs.
+    Yield nothing if the two replicas have different requests, or if the nodes take no jobs.
 
-    If `before` is not running but only nominated for these resources, the new nomination takes over its
+    If `before` is not running but only nominated for these resources, the new nomination waits for the same
     victims.
     """
     held = tuple(member.allocation for member in before.running) or before.claim

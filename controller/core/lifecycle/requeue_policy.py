@@ -25,7 +25,7 @@ def after_attempt(job: Job, ended: JobEnded, idling: IdlePolicy) -> JobEnded | J
     """Return the event to record at the end of an attempt. It is a requeue, an end with another reason, or
     the event `ended` unchanged.
 
-    The first rule that applies decides:
+    The first rule that applies decides. Without such a rule, the job ends with `ended`.
 
     1. The job was stopped because of a taint or a requeue command: queue the job again.
     2. The GPU of the job was in use by other processes, or the host could start no job: queue the job again,
@@ -196,5 +196,5 @@ def _applies(job: Job, ended: JobEnded) -> bool:
 
 
 def _restarts_as_gang(job: Job) -> bool:
-    """Return whether the failure of one member restarts the whole gang."""
+    """Return whether the job is a gang in which the failure of one member restarts all members."""
     return len(job.members) > 1 and job.spec.gang.on_failure is MemberFailure.RESTART

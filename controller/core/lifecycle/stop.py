@@ -36,7 +36,9 @@ class ProfileLookup(Protocol):
 
 
 class Stopper:
-    """Stops jobs. The reason for the stop decides the grace time, and if the job may save a checkpoint."""
+    """Orders jobs to stop. The reason for the stop decides the grace time, and whether the job may save a
+    checkpoint.
+    """
 
     def __init__(
         self,
@@ -89,8 +91,9 @@ class Stopper:
         """Withdraw the nomination of a job. The nodes that a preemption or a move kept for the job are
         released.
 
-        `lost` is the name of a lost node, or empty. A job that is being moved returns to its old nodes only
-        if a node was lost that is not one of them.
+        `lost` is the name of the node that can no longer be used, for example because it was removed; empty
+        if there is another cause. A job that is being moved returns to its old nodes only if `lost` names a
+        node that is not one of them.
         """
         if job.move is not None:
             back = lost != "" and all(each.node != lost for each in job.move.origin)

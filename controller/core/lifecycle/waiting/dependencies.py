@@ -85,7 +85,7 @@ class DependencyIndex:
                     self.by_target.setdefault(target_of(each), {})[job.id, index] = None
 
     def remove(self, job: int, index: int) -> None:
-        """Remove a decided dependency of a job from the index: it is met or can never be met."""
+        """Remove a dependency of a job from the index, because it is decided: it is met or can never be met."""
         target = target_of(self._waiting[job][index])
         edges = self.by_target.get(target, {})
         edges.pop((job, index), None)
@@ -167,7 +167,7 @@ def array_elements(state: State, label: str) -> Mapping[int, int] | None:
 
 
 def canonical(state: State, dependency: Dependency) -> Dependency:
-    """Return the dependency with the internal id of the other job replaced by its display id, because
+    """Return the dependency with the display id of the other job in place of its internal id, because
     dependencies are found by display id. For example, element 2 of array 5 has the display id 5_2, and may
     have the internal id 7.
     """
@@ -215,9 +215,9 @@ def has_started(job: Job) -> bool:
 
 
 def outcome_from_end(until: Until, ended: JobState) -> bool:
-    """Return whether a job with the final state `ended` counts as meeting the condition `until`. Used for old
-    jobs that are only in the store. A completed old job counts as having saved a checkpoint, and each old job
-    as having started.
+    """Return whether a job with the final state `ended` counts as meeting the condition `until`. This is for
+    old jobs that are only in the store. A completed old job counts as having saved a checkpoint, and each old
+    job as having started.
     """
     if until in (Until.OK, Until.CHECKPOINT):
         return ended is JobState.COMPLETED
@@ -268,8 +268,8 @@ def waiting_text(state: State, job: Job, now: float) -> str:
 
 
 def dependencies_needed(spec: JobSpec) -> int:
-    """Return the number of dependencies that must be met before the job may start: all of them, or
-    `after_count`.
+    """Return the number of dependencies that must be met before the job may start: `after_count`, or all of
+    them if it is not set.
     """
     return len(spec.after) if spec.after_count is None else spec.after_count
 

@@ -18,7 +18,7 @@ from wire.names import JobState, Reason
 
 
 class DependencyDecisions:
-    """Decides dependencies after events about the jobs that they name.
+    """Decides dependencies after events about the jobs that the dependencies name.
 
     1. `changed` collects the jobs with a new event. `settle` asks the index for the outcome of each open
        dependency on these jobs.
@@ -28,8 +28,8 @@ class DependencyDecisions:
 
     Cost: O(jobs that wait for the dependency) for each decision.
 
-    Example: job 8 needs that job 7 succeeds, and job 7 fails. The dependency can never be met, so job 8 is
-    cancelled with the reason DEPENDENCY.
+    Example: job 8 depends on the success of job 7, and job 7 fails. The dependency can never be met, so job 8
+    is cancelled with the reason DEPENDENCY.
     """
 
     def __init__(

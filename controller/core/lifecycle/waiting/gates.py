@@ -163,7 +163,8 @@ def _impossible_deadline(spec: JobSpec, now: float) -> Refusal | None:
 
 
 def opens_at(job: Job, gate: Reason) -> float:
-    """Return the time at which a closed gate opens, if time opens this gate. Otherwise return NEVER.
+    """Return the time at which a closed gate opens by itself, as the gate of a begin time does. Return NEVER
+    for a gate that an event must open.
 
     For the dependency gate, return the end of the job's longest wait for other jobs (`after_within_s`). At
     this time the job is cancelled.

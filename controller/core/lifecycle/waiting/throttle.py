@@ -54,8 +54,8 @@ WORKLOADS = ThrottleKind(
 class Throttle:
     """The run slots of one group: at most `limit` jobs have a run slot at a time.
 
-    A job has a run slot from the time it may start until it ends, is held, or must wait for other jobs again.
-    A free run slot goes to the waiting job with the lowest id.
+    A job gets a run slot while it waits. It loses the run slot when it ends, is held, or must wait for other
+    jobs. A free run slot goes to the waiting job with the lowest id.
     """
 
     def __init__(self, kind: ThrottleKind, limit: int) -> None:
@@ -66,7 +66,7 @@ class Throttle:
         self._heap: list[int] = []
 
     def update(self, job: Job) -> None:
-        """Record whether this job has a run slot, waits for a run slot, or neither."""
+        """Record whether this job has a run slot, waits for a run slot, or does neither."""
         closed, over = self._kind.gate in job.wait.gates, job.state.terminal
         (self.holding.discard if closed or over else self.holding.add)(job.id)
         if not closed or over or _waits_for_others(self._kind, job):
@@ -138,8 +138,8 @@ class Throttles:
                 wasting[job.id] = None
 
     def settle(self, now: float, record: Callable[[Event], None]) -> None:
-        """Take one group from `self.unsettled`, and assign its run slots to jobs that can use them. The
-        function `record` must apply each event and call `update` before it returns.
+        """Take one group from `self.unsettled`, and give its run slots to jobs that can use them. The
+        function `record` records an event. It must apply the event and call `update` before it returns.
         """
         group, wasting = self.unsettled.popitem()
         for job in wasting:
@@ -147,7 +147,7 @@ class Throttles:
         throttle = self.by_group[group]
         while (following := throttle.next_job()) is not None:
             record(GateOpened(following, now, self._kind.gate))
-        # Each event recorded above has added the group to `unsettled` again. Remove the group, because all
+        # The events recorded above have added the group to `unsettled` again. Remove the group, because all
         # its run slots are now assigned.
         self.unsettled.pop(group, None)
         if throttle.unused:

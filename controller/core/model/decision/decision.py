@@ -20,7 +20,7 @@ class Accepted:
 
 
 DONE = Accepted()
-"""The reply to inputs that concern no jobs."""
+"""The reply to an accepted input that has no job ids to return."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,7 @@ class Decision:
 
     @property
     def orders(self) -> list[SendToNode]:
-        """Return all orders to agents in the effects. An effect for several nodes gives one order per
-        node.
-        """
+        """Return the effects as one message for each node and effect."""
         return [order for effect in self.effects for order in effect.orders()]
 
 

@@ -18,7 +18,9 @@ from wire.job.spec import JobSpec
 
 @dataclass(frozen=True, slots=True)
 class SendToNode:
-    """Send a frame (message) to the agent of a node. A lost frame is sent again when the agent reconnects."""
+    """Send a frame (message) to the agent of a node. If an order in a lost frame is still needed, it is given
+    again when the agent reconnects.
+    """
 
     node: str
     frame: Start | Go | Stop | Settle | CheckGpu | ResetGpu | Note | TimeLimit

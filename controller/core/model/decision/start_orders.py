@@ -18,8 +18,8 @@ NO_INDEX = 4_294_967_294
 """The number that replaces the pattern %a (array index) for a job that is not in an array, as in Slurm."""
 
 HOLD = ("/bin/sh", "-c", "exec /bin/sleep 2147483647")
-"""The command on all nodes of a batch job except the first. This command sleeps until the batch script on the
-first node has ended.
+"""The command on all nodes of a batch job except the first. This command sleeps until it is stopped, when the
+batch script on the first node has ended.
 """
 
 FIRST_PORT, PORTS, PORT_STEP = 20_000, 20_000, 997
@@ -182,7 +182,7 @@ def _slurm_batch_variables(job: Job, nodes: int) -> dict[str, str]:
     """Return the SLURM_* variables for a batch script, such as the number of its tasks.
 
     As in Slurm, the number of tasks is not set if the job has one task for each node by default. If the user
-    has set the number of tasks, it is among the job's own variables.
+    has set the number of tasks, the variables for it are in `env` of the job's spec.
     """
     each, tasks = job.spec.tasks_per_node, job.spec.tasks_per_node * nodes
     made = {
@@ -210,7 +210,9 @@ def _slurm_step_variables(nodes: list[str]) -> dict[str, str]:
 
 
 def _on_each(number: int, nodes: int) -> str:
-    """Return a number for each node in the form of Slurm: 4(x2) for 4 on each of two nodes."""
+    """Return `number` for each of `nodes` nodes in the form of Slurm, such as 4(x2) for 4 on each of two
+    nodes.
+    """
     return f"{number}(x{nodes})" if nodes > 1 else str(number)
 
 
@@ -235,7 +237,7 @@ def _slurm_variables(job: Job, nodes: list[str], qos: str) -> dict[str, str]:
         "SLURM_NODELIST": listed,
     }
     if job.attempt > 1:
-        # Set this variable only after a requeue, because scripts test whether it exists to see if they must
-        # resume.
+        # Set this variable only after a requeue, because scripts resume an earlier attempt if the variable
+        # exists.
         made["SLURM_RESTART_COUNT"] = str(job.attempt - 1)
     return {**made, "SLURM_SUBMIT_DIR": job.spec.workdir} if job.spec.workdir else made

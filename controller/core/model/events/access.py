@@ -9,7 +9,7 @@ from controller.core.model.tokens import TokenRecord
 
 @dataclass(frozen=True, slots=True)
 class TokenCreated(ClusterEvent):
-    """A token was created. The record has the hash of the token, and not the token."""
+    """A token was created. `token` contains the hash of the token, and not the token itself."""
 
     token: TokenRecord
 

@@ -24,7 +24,7 @@ class JobPlaced(JobEvent):
     """The run time in seconds that was predicted from similar earlier jobs."""
     planned_s: float | None = None
     """Scheduling plans expect the job to end this many seconds after its start. None: plans expect the end
-    after the time limit and the grace.
+    after the time limit and the grace time.
     """
     profile: str = ""
     """The scheduler profile that placed the job; empty on a cluster without profiles."""
@@ -59,7 +59,9 @@ class AttemptStarted(JobEvent):
 
     @property
     def pids(self) -> Mapping[str, int | None]:
-        """The process id of the attempt, by the name of the event's node, as in MembersStarted."""
+        """A dictionary from the name of the event's node to the process id of the attempt there, as in
+        MembersStarted.
+        """
         return {self.node: self.pid}
 
 
@@ -94,8 +96,8 @@ class AttemptExited(JobEvent):
 
     @property
     def exits(self) -> Mapping[str, AttemptExited]:
-        """This event, by the name of its node. The event has the fields of `Exit`, so the result can be used
-        like `MembersExited.exits`.
+        """A dictionary from the name of the event's node to this event. The event has the fields of `Exit`,
+        so the dictionary can be used like `MembersExited.exits`.
         """
         return {self.node: self}
 
@@ -165,15 +167,17 @@ class IdleNoted(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class IdleEnded(JobEvent):
-    """A GPU of the job is busy again, so the job is no longer idle."""
+    """The job is no longer flagged as idle: one of its GPUs is busy again, or one of its nodes has
+    disconnected.
+    """
 
     attempt: int
 
 
 @dataclass(frozen=True, slots=True)
 class IdleKept(JobEvent):
-    """The user `by` keeps the job until the time `until`: until then it is not flagged or ended because its
-    GPUs are idle. `why` is the reason that the user gave.
+    """The user `by` has ordered that the job is neither flagged nor ended because of idle GPUs before the
+    time `until`. `why` is the reason that the user gave.
     """
 
     attempt: int
@@ -198,8 +202,8 @@ class EndWarned(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class HealthChanged(JobEvent):
-    """The health checks of a running attempt began to pass, or began to fail. `why` is the message of the
-    last failed check.
+    """The health checks of a running attempt now pass (`healthy` is True) or now fail. `why` is the message
+    of the last failed check.
     """
 
     attempt: int
@@ -209,7 +213,7 @@ class HealthChanged(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class StopRequested(JobEvent):
-    """The attempt was ordered to stop. It ends when its processes have ended.
+    """The attempt was ordered to stop. The attempt ends when all of its processes have ended.
 
     `until` is the latest time at which the attempt ends. Scheduling plans count its resources as free from
     `until` on. None: this time is not known.
@@ -252,7 +256,7 @@ class JobGrew(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class JobPreempted(JobEvent):
-    """The attempt was ended so that another job could run. `by` names this other job, or the operator that
+    """The attempt was ended so that another job could run. `by` names this other job, or the user that
     ordered the preemption.
     """
 

@@ -44,7 +44,8 @@ MODULES: tuple[ModuleType, ...] = (
     controller,
     access,
 )
-"""The modules that define events. Each class in these modules that derives from Event is one kind of event.
+"""The modules that define events. Each class in these modules that derives from a base class in event.py is
+one kind of event.
 """
 
 _KIND_OF: dict[type[Any], str] = {

@@ -76,9 +76,7 @@ class NodeJoined(NodeEvent):
 
 @dataclass(frozen=True, slots=True)
 class NodeWentAway(NodeEvent):
-    """The connection to the agent of the node is lost. Running jobs continue; no job is placed on the
-    node.
-    """
+    """No agent of the node is connected any more. Running jobs continue; no job is placed on the node."""
 
     why: str
 

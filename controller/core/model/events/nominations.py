@@ -32,7 +32,7 @@ class PreemptionPlanned(JobEvent):
     """The job is nominated: `allocations` are kept for the job. The job starts in these allocations when its
     victims (the jobs that are preempted for it) have ended.
 
-    `by` is the time by which all victims have ended.
+    `by` is the time at which all victims have ended at the latest.
     """
 
     allocations: tuple[Allocation, ...]
@@ -42,8 +42,8 @@ class PreemptionPlanned(JobEvent):
     by: float
 
     def leaving(self, node: str) -> list[int]:
-        """Return the ids of the victims that leave this node if they run on it. A victim that gives up only
-        other nodes is left out.
+        """Return the ids of the victims that must leave this node if they run on it. A victim that gives up
+        only other nodes is left out.
         """
         return [victim.job for victim in self.victims if not victim.nodes or node in victim.nodes]
 
@@ -88,7 +88,7 @@ class MovePlanned(JobEvent):
 
 
 def move_cause(kind: str, proposal: str) -> str:
-    """Return the text that names why a job is moved: a preemption, a timed drain, or a rebalancing
+    """Return a text for users that names the cause of a move: a preemption, a timed drain, or a rebalancing
     proposal.
     """
     if not proposal:

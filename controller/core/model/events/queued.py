@@ -32,7 +32,7 @@ class JobQueued(JobEvent):
     selector.
     """
     replica: Replica | None = None
-    """The service, and the number of the job in the service. None for a job that a user submitted."""
+    """The service, and the number of the replica in the service. None for a job that a user submitted."""
     workload: int | None = None
     """The id of the workload to which the job belongs; None for a job in no workload."""
     task: str = ""
@@ -88,8 +88,8 @@ class JobPromoted(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class PriorityInherited(JobEvent):
-    """The job inherits the highest priority of the jobs that wait for it. `priority` is 0 if the priority in
-    the job's spec is at least as high.
+    """The job now inherits the priority `priority`, the highest of the jobs that wait for it. `priority` is 0
+    if the priority in the job's spec is at least as high.
     """
 
     priority: int
@@ -115,13 +115,13 @@ class WaitAlarmed(JobEvent):
 
     waited_s: float
     usual_s: float
-    """The median wait of the jobs with the same queue and a similar number of GPUs, in seconds."""
+    """The median wait, in seconds, of jobs in the same queue with a similar number of GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeadlineAtRisk(JobEvent):
-    """The outlook of a waiting job with a deadline has changed. With `doubted` True the job is expected to
-    miss the deadline, with False to meet the deadline.
+    """The outlook of a waiting job with a deadline has changed: the job will now probably miss its deadline
+    (`doubted` is True), or can meet it again (`doubted` is False).
     """
 
     doubted: bool
