@@ -329,8 +329,9 @@ class Job:
 
     @property
     def span(self) -> float:
-        """The longest time in seconds for which an attempt may hold its allocations: the time limit plus the
-        grace time (between SIGTERM and SIGKILL). NEVER (infinite) without a time limit.
+        """The most seconds between the start of an attempt and its end: the time limit plus the grace time
+        (between SIGTERM and SIGKILL). The time from the placement to the start is not included. NEVER
+        (infinite) without a time limit.
         """
         # Do not call the property `limit`: a call takes time, and backfill reads `span` of every waiting job.
         limit = self.spec.time_limit_s if self.short is None else self.short.limit_s

@@ -118,12 +118,12 @@ class ConservativePass:
             reservations.refused.discard(number)
 
     def _lanes_within_limits(self, now: float, *, fewer_nodes: bool = False) -> Iterable[Lane]:
-        """Return the lanes (lists of jobs with the same request) whose first job is within quotas and
-        fair-share limits.
+        """Return the lanes (lists of waiting jobs with the same request) whose first job no limit, such as a
+        quota, keeps from starting.
 
-        For every other lane, record the limit as the pending reason of its jobs. With `fewer_nodes`, also
-        return a lane whose first job may start on fewer nodes within the limit, and a lane whose limit
-        concerns only its first job.
+        For each lane whose first job is over a limit, record this limit as the pending reason of the lane's
+        jobs. With `fewer_nodes`, also return such a lane in two cases: the limits allow its first job to
+        start on fewer nodes, or other jobs of the lane may be within the limit.
         """
         cycle = self._cycle
         if not self._state.limited:

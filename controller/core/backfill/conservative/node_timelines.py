@@ -98,7 +98,7 @@ class NodeTimelines:
         return (self._separate_rows | self._shared.rows).bit_count()
 
     def forget_past(self, now: float) -> None:
-        """Drop the times before `now` from all timelines.
+        """Drop from all timelines the segments that end at or before the time `now`.
 
         After many changes, also clear the cache of first starts. Split the shared timeline if a change of it
         takes longer than the same change of separate timelines would.

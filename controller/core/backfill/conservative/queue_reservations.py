@@ -18,7 +18,8 @@ class QueueReservations:
     """Gives each waiting job the earliest slot (start time and nodes) that delays no existing backfill
     reservation.
 
-    1. `update` drops the reservations of jobs that no longer wait.
+    1. `update` drops the reservations of jobs that no longer wait, that a limit keeps from starting, or that
+       are now behind the depth (the greatest number of jobs with reservations).
     2. If resources became free earlier than expected, go through the reservations in queue order. Move each
        reservation to its earliest slot while all other reservations stay. Reservations that start now are not
        moved. If all jobs have ended at their expected ends, no reservation can start earlier, and this step
@@ -76,12 +77,14 @@ class QueueReservations:
             self._openings = (other._openings[0], affinity.version if same else -1, other._openings[2])
 
     def update(self, jobs: Iterable[tuple[int, int | None]], now: float) -> None:
-        """Drop the backfill reservations of jobs that no longer wait, move other reservations to earlier
-        starts, and make reservations for new jobs. These are steps 1 to 3 of the class docstring.
+        """Drop the backfill reservations of jobs that are not in `jobs`, move the other reservations to
+        earlier starts if possible, and make reservations for jobs without one. These are steps 1 to 3 of the
+        class docstring.
 
         `jobs` contains (job id, most nodes) for each waiting job that may have a reservation, in queue order.
-        `most nodes` is the greatest number of nodes on which quotas let the job start. None means all nodes
-        that the job requests.
+        Jobs that a limit keeps from starting, and jobs behind the depth (`Backfill.depth`), are not in
+        `jobs`. `most nodes` is the greatest number of nodes on which quotas let the job start. None means all
+        nodes that the job requests.
         """
         order = dict(jobs)
         self.table.refresh(now)

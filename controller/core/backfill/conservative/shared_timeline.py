@@ -148,7 +148,9 @@ class SharedTimeline(Timeline[FreeByNode]):
         return least
 
     def forget_past(self, now: float) -> bool:
-        """Drop the segments that end before `now`. Return whether any were dropped."""
+        """Drop the segments (parts of the timeline) that end at or before the time `now`. Return whether
+        there were such segments.
+        """
         forgotten = super().forget_past(now)
         if forgotten:
             self._room_for.clear()

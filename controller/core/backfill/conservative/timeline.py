@@ -49,7 +49,9 @@ class Timeline(Generic[T]):
         return at
 
     def forget_past(self, now: float) -> bool:
-        """Drop the segments that end before `now`. Return whether any were dropped."""
+        """Drop the segments (parts of the timeline) that end at or before the time `now`. Return whether
+        there were such segments.
+        """
         past = bisect_right(self.times, now) - 1
         if past > 0:
             del self.times[:past], self.values[:past]

@@ -85,7 +85,7 @@ class DependencyIndex:
                     self.by_target.setdefault(target_of(each), {})[job.id, index] = None
 
     def remove(self, job: int, index: int) -> None:
-        """Remove a dependency of a job from the index, because it is decided: it is met or can never be met."""
+        """Remove a dependency of a job from the index, because it is met or can never be met."""
         target = target_of(self._waiting[job][index])
         edges = self.by_target.get(target, {})
         edges.pop((job, index), None)
