@@ -28,8 +28,8 @@ GROUPS = {
     "pools": "benchmarks.pools",
 }
 COMMANDS = {"placement": run_placement, "lab": run_lab}
-"""Groups of benchmarks that have options. For each, the function that runs it with the
-words after its name.
+"""For each group of benchmarks that has options: the function that runs the group. Its argument is the list
+of the words after the name of the group.
 """
 
 

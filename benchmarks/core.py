@@ -29,8 +29,8 @@ _APART = parse_job_term("app=x on node", None)
 
 
 def engine_of(nodes: int, gpus: int = 8, **sections: Any) -> Engine:
-    """Return an engine with `nodes` idle nodes of `gpus` GPUs. `sections` has the tables of its
-    scheduler.toml; all other tables have default values.
+    """Return an engine with `nodes` idle nodes of `gpus` GPUs. `sections` has tables of scheduler.toml, by
+    name; all other tables have default values.
     """
     pipeline = build_pipeline(Config(**sections))
     state = State(pipeline.order)
@@ -59,8 +59,8 @@ def submit(engine: Engine, spec: JobSpec, now: float = 0.0) -> int:
 
 
 def place_one(nodes: int) -> tuple[list[float], list[float]]:
-    """Submit and place single jobs until the cluster is almost full. Return the seconds of each scheduling
-    cycle, and the seconds of each submit and its cycle together.
+    """Submit and place single jobs until most GPUs of the cluster are in use. Return the seconds of each
+    scheduling cycle, and the seconds of each submit and its cycle together.
     """
     engine = engine_of(nodes)
     submit(engine, ONE_GPU)
@@ -75,7 +75,7 @@ def place_one(nodes: int) -> tuple[list[float], list[float]]:
 
 
 def place_many(nodes: int, jobs: int) -> float:
-    """Place all jobs in one scheduling cycle. Return the number of placed jobs per second."""
+    """Place `jobs` jobs of one GPU in one scheduling cycle. Return the number of placed jobs per second."""
     engine = engine_of(nodes)
     for _ in range(jobs):
         submit(engine, ONE_GPU)
@@ -100,8 +100,8 @@ def queue_of(jobs: int) -> tuple[list[float], list[float]]:
 
 
 def backfill_whole_depth(nodes: int, queued: int) -> float:
-    """Return the seconds of one scheduling cycle over `queued` waiting jobs, when almost all GPUs are in use
-    and every waiting job has another request.
+    """Return the seconds of one scheduling cycle over `queued` waiting jobs with different requests, while
+    almost all GPUs are in use.
     """
     engine = engine_of(nodes)
     dice = random.Random(1)
@@ -128,8 +128,8 @@ def backfill_whole_depth(nodes: int, queued: int) -> float:
 
 
 def reserve_all(nodes: int, queued: int) -> tuple[float, list[float]]:
-    """Return the seconds in which conservative backfill makes the reservations of `queued` waiting jobs, and
-    the seconds of each of ten more scheduling cycles with one new job each.
+    """Return the seconds in which conservative backfill makes the reservations of `queued` waiting jobs. Also
+    return the seconds of each of ten more scheduling cycles, each with one new job.
 
     One waiting job has anti-affinity to a job on every node. Every node has free resources for this job, but
     all nodes are excluded.
@@ -181,14 +181,14 @@ def cycle_many_queues(nodes: int, queued: int) -> float:
             time_limit_s=dice.choice([1, 4, 12, 24]) * 3_600 + dice.randrange(600),
         )
         submit(engine, spec)
-    gc.collect()  # Because garbage of earlier benchmarks would be collected during this one.
+    gc.collect()  # Collect the garbage of earlier benchmarks now, and not during the cycle.
     return timed(lambda: engine.handle(Tick(), 0.0))
 
 
 def preempt_many(nodes: int, arrivals: int) -> tuple[float, float]:
-    """Submit `arrivals` jobs of higher priority one by one to a full cluster. Return the preemption decisions
-    per second, and the seconds of the first four decisions together, for which the engine examines all
-    running jobs.
+    """Submit four jobs of higher priority, and then `arrivals` others, one by one to a full cluster. Return
+    the preemption decisions per second for the `arrivals` jobs. Also return the seconds of the first four
+    decisions together, for which the engine examines all running jobs.
     """
     engine = engine_of(nodes, preemption={"strategies": ["priority"], "min_runtime_s": 0.0, "rate": 100_000})
     dice = random.Random(3)
@@ -202,7 +202,7 @@ def preempt_many(nodes: int, arrivals: int) -> tuple[float, float]:
     urgent = [
         JobSpec(command=("true",), gpus=dice.choice([1, 2, 4, 8]), priority=75) for _ in range(arrivals)
     ]
-    gc.collect()  # Because garbage of earlier benchmarks would be collected during the first decisions.
+    gc.collect()  # Collect the garbage of earlier benchmarks now, and not during the first decisions.
 
     def arrive(spec: JobSpec, now: float) -> None:
         job = submit(engine, spec, now)
@@ -217,8 +217,8 @@ def preempt_many(nodes: int, arrivals: int) -> tuple[float, float]:
 
 
 def propose_moves(nodes: int) -> float:
-    """Return the seconds in which the engine chooses the jobs to move, when 5 of 8 GPUs are free on every
-    node and one waiting job needs 8.
+    """Return the seconds in which the engine chooses the jobs to move. On every node 5 of 8 GPUs are free,
+    and one waiting job needs 8 GPUs on one node.
     """
     engine = engine_of(nodes, rebalance={"mode": "propose"}, preemption={"min_runtime_s": 0.0})
     for _ in range(8 * nodes):
@@ -231,7 +231,7 @@ def propose_moves(nodes: int) -> float:
                 engine.handle(AgentReported(name, _over(engine, job)), 1.0)
     submit(engine, replace(ONE_GPU, gpus=8, nodes=1, time_limit_s=3_600), 2.0)
     engine.handle(Tick(), 2.0)
-    gc.collect()  # Because garbage of earlier benchmarks would be collected during this one.
+    gc.collect()  # Collect the garbage of earlier benchmarks now, and not while jobs are chosen.
     taken = timed(lambda: engine.rebalancer.proposals(3_600.0))
     assert engine.rebalancer.proposals(3_600.0)
     return taken

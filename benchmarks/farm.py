@@ -34,7 +34,7 @@ class Farm:
         self.pings = 0
 
     def bytes(self) -> int:
-        """Return how many bytes TCP has transferred on all connections so far, in both directions."""
+        """Return the number of bytes that TCP has transferred on the open connections, in both directions."""
         total = 0
         for connection in self.connections:
             line: socket.socket = connection.get_extra_info("socket")
@@ -63,7 +63,7 @@ class Farm:
 
 
 class KeyOnlyServer(asyncssh.SSHServer):
-    """An SSH server that accepts every user with the key of the benchmark."""
+    """An SSH server that accepts any user name with the key of the benchmark."""
 
     def __init__(self, farm: Farm, key: asyncssh.SSHKey) -> None:
         self._farm, self._key = farm, key

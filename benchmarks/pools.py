@@ -1,7 +1,8 @@
-"""Compares rules for ordering machines of a pool: no pool, a counter of waiting GPUs, and what-if.
+"""Compares three rules by which a machine pool orders machines: order none; order as many as the GPUs of all
+waiting jobs need (counter); order as many as would let jobs start, by a what-if forecast.
 
-900 nodes with 8 GPUs each, and at most 100 machines in two zones whose prices change each hour. Half of the
-jobs are those of a project with a quota, so some jobs wait although GPUs are free.
+There are 900 nodes with 8 GPUs each, and at most 100 machines in two zones whose prices change each hour.
+Half of the jobs are those of a project with a quota, so some jobs wait although GPUs are free.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class Run:
             policy_inputs.SetQuota("project", "capped", Quota(Limits(gpus=int(OWN * GPUS * 0.4))), "root"),
             BEGIN,
         )
-        rate = OWN * GPUS * 1.1 / (4.1 * 1.56 * HOUR_S)  # jobs a second, for a load of 110 %
+        rate = OWN * GPUS * 1.1 / (4.1 * 1.56 * HOUR_S)  # Jobs per second, for a load of 110 %.
         now, searched = BEGIN, BEGIN
         while now < BEGIN + HOURS * HOUR_S:
             for _ in range(_count(dice, rate * STEP_S if now > BEGIN else rate * 1.5 * HOUR_S)):
@@ -146,7 +147,9 @@ class Run:
             self.machines[f"vm-{self.orders:04}"] = Machine(zone, price, now + BOOT_S)
 
     def _keep(self, now: float) -> None:
-        """Let machines join, pay for them, and end those that are idle."""
+        """Let ordered machines join when they are ready, add their cost, and remove machines that
+        are idle.
+        """
         for name, machine in list(self.machines.items()):
             self.machine_s += STEP_S
             self.money += PRICES[machine.zone][int((now - BEGIN) / HOUR_S)] * STEP_S / HOUR_S

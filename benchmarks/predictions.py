@@ -53,8 +53,8 @@ def work_of(cluster: Cluster, seed: int) -> list[TraceJob]:
 def figures(
     policy: Policy, cluster: Cluster, weeks: list[list[TraceJob]], *, clairvoyant: bool = False
 ) -> list[tuple[float, float]]:
-    """Simulate each week, and return its mean bounded slowdown and its mean wait in seconds. With
-    `clairvoyant`, the scheduler plans with the real run times.
+    """Simulate the weeks. Return, for each of them, the mean bounded slowdown and the mean wait in seconds.
+    With `clairvoyant`, the scheduler plans with the real run times.
     """
     found = [simulated(RunTask(policy, cluster, week, clairvoyant=clairvoyant)).figures for week in weeks]
     return [(each.avebsld, each.mean_wait_s) for each in found]

@@ -34,7 +34,7 @@ POLICIES: dict[str, dict[str, Any]] = {
     "fair": {"scheduler": {"order": "fair"}},
 }
 BUSY_S = 15.0
-"""Seconds during which what-if questions run while submits are timed."""
+"""Submits are timed for this many seconds while what-if requests run."""
 LIMITS = (600, 1_800, 3_600, 7_200, 14_400, 43_200, 86_400)
 SIZES = (1, 1, 1, 2, 2, 4, 8, 8)
 

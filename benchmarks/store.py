@@ -80,8 +80,8 @@ def build(database: Path) -> None:
 
 
 def _job(number: int) -> Job:
-    """Return the job with this number. The number determines the user, project and size of the job. Every
-    fifth job has a command that no other job has.
+    """Return the job with this number. The number determines the user, the project and the size of the job.
+    One job in five has a command that no other job has.
     """
     spec = JobSpec(
         command=("python", "train.py", f"--seed={number if number % 5 == 0 else number % 50}"),
@@ -175,9 +175,9 @@ def _measure(made: System) -> None:
 
 
 def _measure_request(made: System, ask: object) -> tuple[list[float], float, float]:
-    """Send the request `ask`, and small requests at the same time. Return the seconds of `ask` and then of
-    each small request, the CPU seconds of the controller, and by how many MiB the memory of the controller
-    has grown.
+    """Send the request `ask`, and small requests at the same time. Return a list with the seconds of `ask`
+    and then of each small request, the CPU seconds of the controller, and the MiB by which the memory of the
+    controller has grown.
     """
     waits: list[float] = []
     over = threading.Event()
@@ -202,8 +202,8 @@ def _measure_request(made: System, ask: object) -> tuple[list[float], float, flo
 
 
 def _send_small_request(line: Transport) -> None:
-    """Send a request that waits only for the event loop of the controller. A request to /v1/health would also
-    wait until a running commit is done.
+    """Send a request for which the controller needs only its event loop. A request to /v1/health would not
+    do, because it also waits until a running commit is done.
     """
     with contextlib.suppress(Refused):
         line.ask("GET", "/v1/none", None, (), question=True)

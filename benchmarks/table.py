@@ -15,7 +15,7 @@ def row(what: str, figure: str, bar: str = "") -> None:
 
 
 def spread(seconds: Sequence[float]) -> str:
-    """Return the median and the 95th percentile as text, with a fitting unit."""
+    """Return the median and the 95th percentile as text, in milliseconds or microseconds."""
     ordered = sorted(seconds)
     p50, p95 = statistics.median(ordered), ordered[int(0.95 * (len(ordered) - 1))]
     unit, scale = ("µs", 1e6) if p50 < 1e-3 else ("ms", 1e3)

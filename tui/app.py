@@ -64,13 +64,17 @@ from wire.http.client import Client
 from wire.text import printable
 
 PACE_S = 0.05
-"""The least number of seconds between two updates of the screen."""
+"""The shortest time between two updates of the screen, in seconds."""
 LONGEST_PACE_S = 0.25
 UPDATES_SHARE = 0.05
-"""The largest part of the time that updates take, unless they would be more than LONGEST_PACE_S apart."""
+"""The largest fraction of the time that updates of the screen take. They take more only if the pauses between
+them would be longer than LONGEST_PACE_S.
+"""
 KEYS_REST_S = 0.1
 KEYS_FIRST_S = 0.4
-"""While keys arrive less than KEYS_REST_S seconds apart, an update waits for at most KEYS_FIRST_S seconds."""
+"""While the user types (keys come less than KEYS_REST_S seconds apart), a change waits at most KEYS_FIRST_S
+seconds before the screen shows it.
+"""
 
 MESSAGE_S = 6.0
 MONOSPACE = "ui-monospace, Menlo, Consolas, DejaVu Sans Mono"
@@ -79,10 +83,10 @@ MONOSPACE = "ui-monospace, Menlo, Consolas, DejaVu Sans Mono"
 class CorralApp(OrderedKeysApp):
     """The application. It shows the state of the cluster and sends requests to the controller.
 
-    1. A thread (module cluster_feed) collects changes of the cluster, and lets the screen's thread call
-       `take`.
+    1. A thread (module cluster_feed) collects changes of the cluster. It wakes the screen's thread, which
+       then calls the method `take`.
     2. The method `take` applies the changes to the model (class ClusterModel) and updates the view. `_wait_s`
-       says when.
+       returns the time to wait before this.
     3. After a key, the method `act` checks whether the key's action (module actions) is allowed, and calls
        the method of the action.
     4. RequestWorkers send requests in other threads and pass the answers to the screen's thread.
@@ -164,7 +168,9 @@ class CorralApp(OrderedKeysApp):
         yield self._keys
 
     def on_mount(self) -> None:
-        """Start receiving the state of the cluster, and start the threads that send requests."""
+        """Show the first view, start receiving the state of the cluster, and start the threads that send
+        requests.
+        """
         self._show()
         self.requests.open()
         self.what_ifs.open()
@@ -334,8 +340,8 @@ class CorralApp(OrderedKeysApp):
         return pane.screen.focused is pane if pane.is_attached else False
 
     def ready(self) -> bool:
-        """Return True if the screen accepts the next key, which is the case if a dialog or the filter line is
-        open, or if the view has the focus.
+        """Return True if the screen accepts the next key: a widget of the open dialog has the focus, or the
+        filter line is open, or the view has the focus.
         """
         if isinstance(self.screen, Dialog):
             return self.screen.focused is not None
@@ -436,7 +442,7 @@ class CorralApp(OrderedKeysApp):
         """Quit the terminal UI. Jobs keep running."""
         self.exit(0)
 
-    # -- menus, dialogs and screenshots -----------------------------------------------
+    # -- filter line, theme and screenshots -----------------------------------------------
 
     def act_filter(self) -> None:
         self._status.display = False

@@ -78,7 +78,9 @@ class AppInterface(App[int]):
         raise NotImplementedError
 
     def refresh_lines(self) -> None:
-        """Repaint the lines above and below the view: header, names of the views, status line and footer."""
+        """Repaint the header, the line with the names of the views, and the status line, if their texts have
+        changed.
+        """
         raise NotImplementedError
 
     def refresh_view(self) -> None:
@@ -136,8 +138,8 @@ class AppInterface(App[int]):
         raise NotImplementedError
 
     def try_change(self, name: str) -> None:
-        """Open the dialog of the action with this name. This is also possible in a view that has no key for
-        the action.
+        """Open the dialog of the action with this name, also if the current view has no key for the action.
+        If the action is not allowed now, show the reason.
         """
         raise NotImplementedError
 

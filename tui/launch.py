@@ -23,13 +23,13 @@ EXIT_USAGE, EXIT_DENIED, EXIT_UNREACHABLE = 2, 4, 7
 
 
 def run(url: str, cli: CliFunctions, *, read_only: bool = False) -> int:
-    """Run the terminal UI until the user quits, and return the exit code. The exit code is 7 if the
-    controller cannot be reached at the start. `cli` has the functions of the command line that the terminal
-    UI uses.
+    """Run the terminal UI until the user quits, and return the exit code. It is 2 without a terminal, 4 if
+    the controller refuses the user, and 7 if the controller cannot be reached at the start. `cli` has the
+    functions of the command line that the terminal UI uses.
     """
     # Require that stdin, stdout and stderr are terminals: Textual reads stdin and writes the screen to
-    # stderr, and this program writes messages to stdout after the terminal UI has ended. With
-    # TEXTUAL_DRIVER, which corral web sets, they are pipes to its server.
+    # stderr, and this program writes messages to stdout after the terminal UI has ended. If TEXTUAL_DRIVER is
+    # set, as by corral web, the three are pipes to its server.
     in_browser = "TEXTUAL_DRIVER" in os.environ
     if not in_browser and not all(stream.isatty() for stream in (sys.stdin, sys.stderr, sys.stdout)):
         return _complain(

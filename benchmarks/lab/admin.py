@@ -12,8 +12,8 @@ from controller.sim.story.story import StoryStep
 
 
 def admin_story(nodes: Sequence[str], days: float) -> tuple[StoryStep, ...]:
-    """Return the commands of the admin in each whole week: nodes three and four are drained, nodes one and
-    two reserved. For a cluster of fewer than four nodes, there are no commands.
+    """Return the commands of the admin in each whole week: the third and the fourth node are drained, and the
+    first and the second are reserved. For a cluster of fewer than four nodes, there are no commands.
     """
     facts = StoryFacts(START_S, UTC, {(NODE, name) for name in nodes}, configured=True)
     return story_of(_lines(nodes, days), "the admin's week", facts)

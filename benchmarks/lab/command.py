@@ -94,8 +94,8 @@ def lab(
         typer.Option(
             "--alone",
             metavar="PROJECT",
-            help="Run only the jobs of this project, services and jobs with deadlines. Shows what the "
-            "project could get at most.",
+            help="Run only the jobs of this project, and all services and jobs with deadlines. Shows what "
+            "the project could get at most.",
             show_default=False,
         ),
     ] = "",
@@ -103,8 +103,8 @@ def lab(
 ) -> int:
     """Measure a scheduling policy on weeks of a university lab with 6 nodes of 8 GPUs, in virtual time.
 
-    The jobs depend on the mix, the load, the seed and the number of GPUs only. The engine decides as on a
-    live cluster.
+    The jobs depend only on the mix, the load, the seed, the days and the number of GPUs. The engine decides
+    as on a live cluster.
     """
     if alone and alone not in PROJECTS:
         raise CommandError(f"--alone: {alone!r} is none of {', '.join(PROJECTS)}")
@@ -132,10 +132,8 @@ def run() -> None:
 
 
 def configuration(name: str) -> tuple[str, Config]:
-    """Return the name and content of the configuration with this name: a file, `empty`, or, if `name` is an
-    empty text, examples/lab.toml.
-
-    `empty` has the nodes of examples/lab.toml and no other setting.
+    """Return the name and the content of a configuration. `name` is a file, `empty` (the nodes of
+    examples/lab.toml without any other setting), or an empty text (examples/lab.toml).
     """
     if name == EMPTY:
         text = LAB.read_text(encoding="utf-8")

@@ -31,8 +31,8 @@ _NOTHING_S = 1e-6
 
 @dataclass(slots=True)
 class Demand:
-    """The demand of one job: the submit in seconds after the start of the run, the GPUs that the job
-    requests, and the GPU-seconds that the job still needs.
+    """The demand of one job: the time of its submit in seconds after the start of the run, the GPUs that the
+    job requests, and the GPU-seconds that the job still needs.
     """
 
     tenant: str

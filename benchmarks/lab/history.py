@@ -26,7 +26,7 @@ class RecordedJob:
     spec: JobSpec
     submit_s: float
     run_s: float = 0.0
-    """The seconds that the job needs if nothing stops it."""
+    """The seconds for which the job runs if nothing ends it, not even its time limit."""
     runs: list[tuple[float, float]] = field(default_factory=list)
     end_s: float | None = None
     state: JobState = JobState.QUEUED
@@ -54,7 +54,9 @@ class RecordedJob:
 
     @property
     def demand_s(self) -> float:
-        """Return the seconds for which the job runs if it is not preempted."""
+        """Return the seconds for which the job runs if it is not preempted: until its end or its
+        time limit.
+        """
         limit_s = self.spec.time_limit_s
         return self.run_s if limit_s is None else min(self.run_s, limit_s)
 

@@ -17,13 +17,13 @@ from controller.sim.job_results import quantile
 from wire.names import JobState
 
 STEP_S = 0.5 * HOUR_S
-"""Seconds between two samples, and the step of the computation of entitlements."""
+"""Seconds between two samples. Entitlements are computed for steps of the same length."""
 OFTEN = 0.5
-"""Deviations are judged only for tenants that have a waiting job in at least this part of the samples.
+"""Deviations are judged only for tenants that have a waiting job in at least this fraction of the samples.
 
-The part is a half, and not one, because a tenant may begin to wait only when the backlog has grown. A tenant
-whose demand is less than its share has no deviation in any case, because the tenant is entitled to its demand
-only.
+The fraction is a half, and not one, because a tenant may begin to wait only when the backlog has grown. A
+tenant whose demand is less than its share has no deviation in any case, because the tenant is entitled to its
+demand only.
 """
 GANG_NODES = 3
 """Only gangs with at least this number of nodes are measured."""
@@ -35,8 +35,8 @@ count as a gang that never started.
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One sample of the simulated cluster: the number of idle GPUs by cause, and the tenants and users that
-    have waiting jobs.
+    """One sample of the simulated cluster: the number of idle GPUs by cause, and the owners of the waiting
+    jobs.
     """
 
     idle: Mapping[str, float]
@@ -54,7 +54,7 @@ class Record:
     ends_at: float
     gpus: int
     gpus_of: Mapping[tuple[str, ...], float]
-    """The number of GPUs that each tuple of accepted GPU models allows."""
+    """The number of GPUs of the cluster that each tuple of accepted GPU models allows."""
     weights: Mapping[str, float]
     """The weights of projects, and of users as `project/user`."""
 
@@ -74,14 +74,14 @@ class Deviation:
     points: float
     got: float
     entitled: float
-    """In percent of the same GPU-hours as `got`."""
+    """What the tenant is entitled to, in percent of the same GPU-hours as `got`."""
     waits: float
-    """The part of the samples in which the tenant had a waiting job."""
+    """The fraction (0 to 1) of the samples in which the tenant had a waiting job."""
 
 
 def worst(deviations: Iterable[Deviation]) -> Deviation | None:
-    """Return the largest deviation, positive or negative, of the tenants that wait in at least the part OFTEN
-    of the samples; None if there is no such tenant.
+    """Return the largest deviation, positive or negative, of the tenants that have a waiting job in at least
+    the fraction OFTEN of the samples; None if there is no such tenant.
     """
     waiting = [each for each in deviations if each.waits >= OFTEN]
     return max(waiting, key=lambda each: abs(each.points), default=None)
@@ -105,11 +105,11 @@ def project_deviations(record: Record) -> list[Deviation]:
 
 
 def worst_week(record: Record) -> Deviation | None:
-    """Return the largest deviation of a project within one week, in percent of the GPU-hours of the week;
+    """Return the largest deviation of a project in a single week, in percent of the GPU-hours of the week;
     None if the run is shorter than a week.
 
-    A project that takes the cluster for some days has a large deviation here, although it may get a fair part
-    of the whole run.
+    A project that takes the cluster for some days has a large deviation in this week, although it may get a
+    fair part of the whole run.
     """
     jobs, entitled = _entitled_projects(record)
     week = int(WEEK_H * HOUR_S / STEP_S)
@@ -141,7 +141,8 @@ def user_deviations(record: Record) -> list[Deviation]:
     """Compare the GPU-hours of each user of a project with the part of the project's GPU-hours to which the
     user is entitled, in percent of the project's GPU-hours.
 
-    Leave out projects in which fewer than two users wait in at least the part OFTEN of the samples.
+    Leave out projects in which fewer than two users have a waiting job in at least the fraction OFTEN of the
+    samples.
     """
     waits = Counter(pair for sample in record.samples for pair in sample.waiting)
     often = [tenant for (tenant, _), count in waits.items() if count >= OFTEN * len(record.samples)]
@@ -168,9 +169,9 @@ def user_deviations(record: Record) -> list[Deviation]:
 
 
 def _deviation(tenant: str, got: float, entitled: float, total: float, waits: float) -> Deviation:
-    """Return how much more or less the tenant got than its entitlement. `got`, `entitled` and `total` are in
-    GPU-hours, the result is in percent of `total`. `waits` is the part of the samples in which the tenant had
-    a waiting job.
+    """Return how much more or less the tenant got than it was entitled to. `got`, `entitled` and `total` are
+    in GPU-hours; the figures of the result are in percent of `total`. `waits` is the fraction of the samples
+    in which the tenant had a waiting job.
     """
     return Deviation(tenant, 100 * (got - entitled) / total, 100 * got / total, 100 * entitled / total, waits)
 
@@ -183,8 +184,8 @@ def _demands(record: Record, jobs: Iterable[RecordedJob], *, by_user: bool = Fal
 
 
 def _used_hours(jobs: Iterable[tuple[str, RecordedJob]]) -> Counter[str]:
-    """Return the GPU-hours that the jobs of each name used. Each pair has a name, such as a project, and a
-    job.
+    """Return the used GPU-hours by name. Each pair has a job, and the name under which its GPU-hours count,
+    such as a project.
     """
     used: Counter[str] = Counter()
     for name, job in jobs:
@@ -234,9 +235,9 @@ def lost_percent(record: Record) -> float:
 
 
 def gangs_never_started(record: Record) -> tuple[int, int]:
-    """Return how many gangs of three or more nodes never started, and the number of all such gangs.
+    """Return the number of gangs of three or more nodes that never started, and the number of all such gangs.
 
-    Gangs submitted in the last PATIENCE_H hours that still wait at the end are left out.
+    Gangs that were submitted in the last PATIENCE_H hours, and still wait at the end, are left out.
     """
     late = record.ends_at - PATIENCE_H * HOUR_S
     gangs = [job for job in record.jobs if job.nodes >= GANG_NODES]
@@ -260,7 +261,9 @@ def longest_narrow_wait_h(record: Record) -> float:
 
 
 def deadlines_met(record: Record) -> tuple[int, int]:
-    """Return how many jobs submitted 30 h before their deadline have met it, and the number of such jobs."""
+    """Return the number of jobs that met their deadline, and the number of all jobs with a deadline (see
+    `workload._deadlines`) within the run.
+    """
     due = [
         (job, job.spec.deadline_at)
         for job in record.jobs

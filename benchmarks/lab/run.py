@@ -4,7 +4,7 @@ Algorithm of `run`
 1. Connect the nodes of the configuration, and schedule all submits and the commands of the admin.
 2. Between two steps of the simulation, take a sample for each half hour that has passed. Nothing changes
    between two steps, so the sample shows the state after the last scheduling cycle.
-3. At the end of the days, end the attempts that still run in the records, and compute the figures.
+3. After the last day, record its end as the end of the attempts that still run, and compute the figures.
 
 Cost: that of the engine, plus about a millisecond for each sample with idle GPUs.
 """
@@ -50,7 +50,9 @@ _DEFAULTS = JobSpec(command=())
 
 @dataclass(frozen=True, slots=True)
 class LabTask:
-    """The settings of one run. The object is pickled and sent to another process."""
+    """The settings of one run. The object can be pickled, because several runs are done in other
+    processes.
+    """
 
     name: str
     """The name of the configuration."""
@@ -163,8 +165,8 @@ class LabRun:
         simulation.schedule(now + interval_s, REBALANCE, self._rebalance)
 
     def _submit(self, work: TraceJob, now: float) -> None:
-        """Submit a job as its user and not as an operator. So the configured limits on priorities and the
-        members of projects apply.
+        """Submit a job as its user, and not as an operator, so that the configured limits on priorities and
+        the members of projects apply.
 
         If the job is refused because of an optional field (see _OPTIONAL), submit the job without the field,
         as a user would.
@@ -199,8 +201,8 @@ class LabRun:
         self._samples.append(Sample({cause.value: gpus for cause, gpus in idle.items()}, waiting))
 
     def _gpus_of(self) -> dict[tuple[str, ...], float]:
-        """Return, for each tuple of GPU models that jobs of the run accept, the number of GPUs of these
-        models.
+        """Return the number of GPUs of the cluster for each tuple of GPU models that a job of the run
+        accepts.
         """
         nodes = self._cluster.nodes
         return {

@@ -14,7 +14,7 @@ from controller.config import Config
 from controller.config.load import load_text, render
 
 _COUNTS = ("gpus", "running", "queued")
-"""The keys of a quota that are numbers of GPUs or jobs."""
+"""The keys of a quota whose values are numbers of GPUs or of jobs."""
 _QUEUE_COUNTS = ("keep_free_gpus", "max_gpus_per_user")
 
 
@@ -27,7 +27,7 @@ def with_nodes(config: Config, count: int, name: str) -> Config:
        user, by the same ratio, and round up. The benchmark has the same users for every number of nodes, so
        each user submits more jobs on a larger cluster.
 
-    Example: 12 instead of 6 nodes. Each node has one copy, and a quota of 24 GPUs becomes 48 GPUs.
+    Example: 12 instead of 6 nodes. Each node occurs twice, and a quota of 24 GPUs becomes 48 GPUs.
     """
     data = tomllib.loads(render(config))
     nodes, ratio = data["nodes"], count / len(data["nodes"])
@@ -49,5 +49,5 @@ def _copies(nodes: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def _multiply(table: dict[str, Any], keys: tuple[str, ...], ratio: float) -> None:
     for key in keys:
-        if isinstance(table.get(key), int | float):  # A quota in percent is a text.
+        if isinstance(table.get(key), int | float):  # Leave out a quota in percent, which is a text.
             table[key] = ceil(table[key] * ratio)

@@ -62,8 +62,9 @@ class Request:
 
 
 Batch = Callable[[Random, float], list[Request]]
-"""A function that returns the random jobs of one submit. Its arguments are the random generator and the hour
-of the submit."""
+"""A function that draws the jobs of one submit. Its arguments are the random generator and the hour of the
+submit.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +81,8 @@ class Stream:
     """If true, hours are counted only during working time, from 9:00 to 18:00 on Monday to Friday."""
 
     def requests(self, dice: Random, rate: float, until_h: float) -> Iterator[list[Request]]:
-        """Yield the jobs of each submit until the hour `until_h`. The hours between two submits are divided
-        by `rate`.
+        """Yield the jobs of each submit until the hour `until_h`. With a larger `rate` there are more
+        submits: the hours between two of them are divided by `rate`.
         """
         at_h = self.first_h / rate
         while at_h < until_h:
@@ -230,9 +231,7 @@ _LAB = {name: 1.0 for name in _STREAMS if name != "vision gangs" and "with" not 
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """A kind of workload: the rate of each stream of jobs, relative to the other streams, and
-    special jobs.
-    """
+    """A kind of workload: a factor for the number of submits of each stream (`rates`), and special jobs."""
 
     rates: Mapping[str, float]
     deadlines: bool = True
@@ -302,8 +301,8 @@ def _without_limits(requests: list[Request]) -> list[Request]:
 
 
 def _scale(drawn: list[tuple[float, bool, list[Request]]], wanted: float, until_h: float) -> float:
-    """Return the scale for the submit times: if all times are divided by this scale, the jobs submitted
-    before the hour `until_h` demand `wanted` GPU-hours. The scale is found by bisection.
+    """Return the number by which to divide the submit times, so that the jobs submitted before the hour
+    `until_h` demand `wanted` GPU-hours. The number is found by bisection.
     """
     amounts = [
         (unscaled_h, by_day, sum(each.gpu_hours for each in batch)) for unscaled_h, by_day, batch in drawn
@@ -341,7 +340,7 @@ def _work_hours(until_h: float) -> float:
 
 
 def _service(until_h: float) -> list[Request]:
-    """Return the job of the inference service, which runs from the first hour to the hour `until_h`."""
+    """Return the job of the inference service, which runs from the hour 0 to the hour `until_h`."""
     request = _job(0.0, "svc", "serving", "service", 2, until_h, None, "service", models=_A100)
     restart = Restart(RestartWhen.ALWAYS)
     return [replace(request, spec=replace(request.spec, preemptible=False, restart=restart))]

@@ -30,13 +30,13 @@ from wire.job.spec import JobSpec
 from wire.names import WHOLE_GPU
 
 OFFERED = 130
-"""All pods of a run together request this percentage of the GPUs of the cluster."""
+"""All pods of a run together request at most this percentage of the GPUs of the cluster."""
 _USER = "trace"
 _OFTEN = 200
 
 Curve = list[tuple[int, int]]
-"""For each pod, in the order of arrival: the thousandths of GPUs that all pods so far have requested, and
-that were allocated to them.
+"""For each pod, in the order of arrival: the thousandths of GPUs that this pod and the pods before it have
+requested, and the thousandths that were allocated to them.
 """
 
 
@@ -159,8 +159,8 @@ def engine_of(cluster: Cluster, pipeline: Pipeline) -> Engine:
 
 
 def place_pod(engine: Engine, spec: JobSpec) -> JobPlaced | None:
-    """Submit the job and run one scheduling cycle. Return the placement; None if the job was refused, or was
-    cancelled because it was not placed.
+    """Submit the job and run one scheduling cycle. Return the placement. If the job was refused, or was
+    cancelled because it was not placed, return None.
     """
     reply = engine.handle(Submit(spec, _USER), 0.0).reply
     if not isinstance(reply, Accepted):
@@ -174,11 +174,11 @@ def place_pod(engine: Engine, spec: JobSpec) -> JobPlaced | None:
 
 
 def allocated_at(percent: int, curve: Curve, capacity: int) -> float:
-    """Return the percentage of all GPUs (`capacity`, in thousandths of a GPU) that was allocated when pods
-    had requested `percent` % of all GPUs (rounded).
+    """Return the percentage of all GPUs that was allocated when the arrived pods had requested `percent` %
+    (rounded) of all GPUs. `capacity` is the number of all GPUs in thousandths.
 
-    If several pods reached this percentage, return the mean over these pods. If no pod did, return the value
-    after the last pod before it.
+    If there were several pods at which this was so, return the mean over these pods. If there was none,
+    return the value after the last pod before.
     """
     requested = [round(100 * milli / capacity) for milli, _ in curve]
     allocated = [100 * milli / capacity for _, milli in curve]

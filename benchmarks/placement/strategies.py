@@ -29,18 +29,18 @@ _ALIASES = {"least-loaded": "load"}
 @dataclass(frozen=True, slots=True)
 class PlacementStrategy:
     """A placement strategy. `name` is its name in the results. `make` returns the pipeline (plugins and
-    settings) of an engine; its argument is the source of random numbers.
+    settings) of an engine; its argument is the random generator that the strategy may use.
     """
 
     name: str
     make: Callable[[Random], Pipeline]
     steady: bool = True
-    """Whether the score of a node is the same until the node changes."""
+    """True if the score of a node is the same until the node changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class BestFit:
-    """The scorer Best fit of the FGD paper: it prefers nodes with few free resources after the placement.
+    """The scorer "best fit" of the FGD paper: it prefers nodes with few free resources after the placement.
     Free CPUs are divided by `cpu_milli` and free GPUs by `gpu_milli`; these divisors are the same for all
     nodes.
     """

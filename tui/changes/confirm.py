@@ -259,8 +259,8 @@ def job_command(verb: str, jobs: Sequence[JobView]) -> str:
 
 def _rows(jobs: Sequence[JobView], now: float) -> list[Sequence[Piece]]:
     """Return one line for each of the first LISTED jobs, and one line with the number of the other jobs.
-    These lines are the last texts of the dialog, because they are the least important, and a screen with few
-    lines cuts off the end of the dialog.
+    These lines are the last texts of the dialog, because a screen with few lines cuts off the end of the
+    dialog, and these lines are the least important.
     """
     more = len(jobs) - LISTED
     rest: list[Sequence[Piece]] = [[(f"  … and {more:,} more", "muted")]] if more > 0 else []

@@ -31,12 +31,12 @@ def confirm_and_send(
 ) -> bool:
     """Ask the user to confirm a change, and then send it.
 
-    1. Open the dialog with the content that `question` returns. Return False if `question` returns None,
-       because nothing is left to change.
+    1. Open the dialog with the content that `question` returns, and return True. If `question` returns None,
+       because nothing is left to change, return False.
     2. When the user has confirmed, call `request_of` with the typed text, and send the request that it
        returns. The request names the what-if answer that the dialog showed.
     3. If the controller refuses the request because the effect is no longer the shown one, open the dialog
-       again. Its first line says what has changed (`changed`).
+       again. Its first lines say what has changed (`changed`).
     4. Otherwise call `show` with the answer or the failure.
     """
 

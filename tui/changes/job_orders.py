@@ -31,13 +31,13 @@ from wire.text import printable
 Thing = TypeVar("Thing")
 
 PRIORITY_STEP: Final = 10
-"""The difference between the old and the new priority after the keys for a higher and a lower priority."""
+"""The keys for a higher and a lower priority change the priority by this number."""
 
 
 @dataclass(frozen=True)
 class OrderResults(Generic[Thing]):
-    """The result of changing several jobs or nodes: the changed jobs or nodes, and the failed ones, each with
-    its error.
+    """The result of changing several jobs or nodes: the changed ones (`done`), and the others, each with the
+    error of its request (`failed`).
     """
 
     done: tuple[Thing, ...]
@@ -252,7 +252,7 @@ class JobOrders:
         impossible: str,
     ) -> None:
         """Ask the user to confirm a change of the marked jobs, or of the job under the cursor. Then change
-        those of these jobs for which `can_change` returns True.
+        those jobs for which `can_change` returns True.
 
         Example: to cancel jobs, `action` is "cancel", `done` is "cancelled", and `impossible` is the reason
         why no job can be cancelled, such as "the job has ended".
@@ -272,7 +272,9 @@ class JobOrders:
             self._app.show_message(f"nothing to {action}: {impossible}", "warn")
 
     def _still(self, can_change: Callable[[JobView], bool]) -> Callable[[], list[JobView]]:
-        """Return a function that returns which chosen jobs can be changed at the time of its call."""
+        """Remember the chosen jobs. Return a function that returns those of them that can still be changed
+        when the function is called.
+        """
         ids = [job.id for job in self._chosen(can_change)]
 
         def still() -> list[JobView]:

@@ -28,8 +28,8 @@ def run_in_job(app: AppInterface, job: JobView, words: tuple[str, ...]) -> str:
     try:
         with app.suspend():
             print(f"$ corral {printable(' '.join(verb), 200)}", flush=True)
-            # The keys Ctrl+C and Ctrl+\\ are for the command, and must not end the terminal UI. The command
-            # does not inherit a handler that does nothing, but it would inherit SIG_IGN.
+            # Ctrl+C and Ctrl+\\ are for the command, and must not end the terminal UI. Set a handler that
+            # does nothing instead of SIG_IGN, because the command would inherit SIG_IGN.
             before = {each: signal.signal(each, _ignore) for each in (signal.SIGINT, signal.SIGQUIT)}
             try:
                 done = subprocess.run(COMMAND_LINE.command(*verb), env=environment, check=False)

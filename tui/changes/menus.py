@@ -50,7 +50,7 @@ class Menus:
 
     def what_if(self) -> None:
         """Open the menu of changes whose effect the plan can show. Each entry opens the dialog of a change.
-        Except for more nodes, the user can also make the change in this dialog.
+        The dialog can also make the change, except for the entry with more nodes.
         """
         app = self._app
         jobs, nodes = app.view.jobs(), app.view.nodes()
@@ -84,7 +84,9 @@ class Menus:
         app.push_screen(Menu("What if…", entries), picked)
 
     def alarms(self) -> None:
-        """Open the menu of all alarms. Enter opens the job or the node of an alarm."""
+        """Open the menu of all alarms. Enter opens the job, the node or the list of jobs that an
+        alarm names.
+        """
         app, now = self._app, self._app.model.now()
         found = list(app.model.alarms)
         if not found:
@@ -125,9 +127,9 @@ class Menus:
         app.push_screen(menu, lambda text: app.copy(text) if text else None)
 
     def commands(self) -> list[str]:
-        """Return the shell commands for the menu from which the user copies a command. First come the
-        commands that the view suggests, then commands that show the only chosen job, and then commands with
-        the same effect as an action of the view.
+        """Return the shell commands for the menu from which the user copies a command: first the commands
+        that the view suggests; then, if only one job is chosen, commands that show this job; then commands
+        with the same effect as an action of the view.
         """
         view = self._app.view
         jobs, nodes = view.jobs(), " ".join(printable(node.name) for node in view.nodes())

@@ -71,7 +71,9 @@ class TenantEdits:
         entry: Callable[[Thing], MenuEntry],
         then: Callable[[Thing], object],
     ) -> None:
-        """Request rows from the controller, let the user choose one in a menu, and call `then` with it."""
+        """Request rows, such as quotas, from the controller. Let the user choose one of them in a menu, and
+        call `then` with this row.
+        """
 
         by_name: dict[str, Thing] = {}
 
@@ -199,7 +201,7 @@ class TenantEdits:
         confirm_and_send(self._app, question, lambda _: send, show_result)
 
     def _done(self, message: str) -> None:
-        """Show `message` about a finished change, and update the list."""
+        """Show `message` on the status line after a successful change, and update the list."""
         self._app.show_message(message, "good")
         self._app.refresh_view()
 

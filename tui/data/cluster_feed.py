@@ -23,7 +23,7 @@ from wire.names import JobState
 
 KEPT_EVENTS: Final = 2_000
 KEPT_ENDED: Final = 20_000
-"""Ended jobs are loaded only if they are among the newest jobs of the cluster, up to this number of jobs."""
+"""At most this number of ended jobs is loaded: those that are among the newest jobs of the cluster."""
 
 FIRST_PAUSE_S: Final = 0.25
 LONGEST_PAUSE_S: Final = 15.0
@@ -209,9 +209,9 @@ class LiveFeed:
                 self._over.wait(self._lost(note))
 
     def _lost(self, note: str) -> float:
-        """Report the lost connection to the screen. Return the seconds to wait before the next attempt. The
-        wait becomes longer with each attempt. A part of the wait is random, so that many clients do not
-        reconnect at the same moment.
+        """Report the lost connection to the screen. Return the seconds to wait before the next attempt to
+        connect. The wait becomes longer with each attempt. A part of it is random, so that many clients do
+        not reconnect at the same moment.
         """
         self._failures += 1
         longest = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**self._failures)
@@ -243,8 +243,9 @@ class LiveFeed:
         """Yield the whole state of the cluster in parts. The first parts contain the nodes and the active
         jobs.
 
-        Afterwards the event stream starts after `cluster.seq`, the number of the newest journal entry before
-        the first part was loaded. So changes that happen while the parts are loaded are not lost.
+        Afterwards the caller starts the event stream after `cluster.seq`, the number of the newest journal
+        entry before the first part was loaded. So changes that happen while the parts are loaded are not
+        lost.
         """
         yield Changes(fresh=True, cluster=cluster, nodes=source.nodes().nodes)
         yield from (Changes(jobs=page.jobs) for page in _pages(source, _ACTIVE, 0))

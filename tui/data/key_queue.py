@@ -20,7 +20,9 @@ from textual.widget import Widget
 from tui.app_interface import AppInterface
 
 PATIENCE_S: Final = 0.25
-"""If a key opens a dialog, the next key waits at most this many seconds for the dialog to be ready."""
+"""A key waits at most this many seconds until the previous key is handled, and until a dialog that the
+previous key has opened is ready.
+"""
 
 PAUSE_S: Final = 0.01
 

@@ -22,7 +22,7 @@ class ControllerNames:
 
 
 def names_of_controller(client: Client) -> ControllerNames:
-    """Request the names from the controller. A kind of names is empty if the controller refuses it."""
+    """Request the names from the controller. A kind of names is empty if its request fails."""
     return ControllerNames(
         _names(lambda: [each.name for each in client.queues().queues]),
         _names(lambda: [each.name for each in client.projects().projects]),
@@ -40,8 +40,9 @@ def _names(ask: Callable[[], list[str]]) -> tuple[str, ...]:
 def known_names(
     kind: str, model: ClusterModel, asked: ControllerNames, typed: Mapping[str, str]
 ) -> list[str]:
-    """Return the known names of a kind, such as "queue", in alphabetical order. `typed` has the texts of the
-    form, because the names of the kind "tenant" depend on another field.
+    """Return the known names of a kind, such as "queue", in alphabetical order; priority classes are in the
+    order of priority. `typed` has the texts of the form, because the kind "tenant" means users, projects or
+    queues, as another field of the form says.
     """
     kind = typed.get("of", "") if kind == "tenant" else kind
     if kind == "priority":
@@ -68,8 +69,8 @@ def known_names(
 
 
 def matching(names: Sequence[str], text: str, *, several: bool) -> list[str]:
-    """Return the names that begin with the text, or, if there is none, the names that contain the text. With
-    `several`, only the last word of the text counts, because the field takes several names.
+    """Return the names that begin with the text. If there is none, return the names that contain the text.
+    With `several`, compare only the last word of the text, because the field takes several names.
     """
     word = text.rpartition(" ")[2] if several else text.strip()
     begin = [name for name in names if name.casefold().startswith(word.casefold())]

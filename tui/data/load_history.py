@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from tui.app_interface import AppInterface
 
 EVERY_S: Final = 10
-"""Seconds between two requests. The controller takes a sample of each GPU equally often."""
+"""Seconds between two requests. The controller takes a sample of each GPU at the same interval."""
 KEPT: Final = 2_000
-"""The loads of about this many jobs and nodes together are kept."""
+"""If the loads of more jobs and nodes than this are kept, all of them are deleted."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ class LoadHistory:
 
 
 def mean(series: Iterable[Values]) -> list[float | None]:
-    """Return a series with the mean, at each index, of the values that several series have there. A mean is
-    None if all series have None there.
+    """Return the mean of several series. The value at each index is the mean of the values that the series
+    have at this index; None if all series have None at this index.
     """
     means: list[float | None] = []
     for values in zip(*series, strict=False):
@@ -75,8 +75,8 @@ class LoadRequests:
     """Requests the loads of the rows that a view shows. `shown` returns these rows, and `redraw` is called
     after an answer.
 
-    1. `tick` is called once a second. It sends a request if the loads of a shown row are missing, or if it
-       sent the last request EVERY_S seconds ago.
+    1. `tick` is called once a second. It sends a request if the loads of a shown row are missing, or if the
+       last request was EVERY_S seconds ago.
     2. Only one request is under way at a time.
     3. If the controller refuses a request, because it has an earlier version, no further requests are sent.
     """

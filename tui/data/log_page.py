@@ -1,5 +1,5 @@
-"""Fetches a part of a log, from any byte of the log. Lets the agent search the log, so that the log need not
-be loaded.
+"""Fetches a part of a log from any byte on, and lets the agent search a log, so that a long log is not loaded
+as a whole.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from wire.http.client import Client
 
 PAGE_BYTES: Final = 1 << 20
 BEFORE_BYTES: Final = 1 << 18
-"""A page begins this many bytes before the byte `place` that was requested."""
+"""A page begins this many bytes before the requested byte (`place`)."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,9 @@ from wire.http.client import Client, Refused, Unreachable
 from wire.text import printable
 
 TAIL_BYTES: Final = 4 << 20
-"""The number of bytes at the end of a long log that are fetched. The beginning of the log is left out."""
+"""At most this number of bytes, from the end of a log, is fetched. The beginning of a longer log
+is left out.
+"""
 
 KEPT_LINES: Final = 50_000
 LONGEST_LINE: Final = 4_000
@@ -26,7 +28,7 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)
 
 def clean(line: str) -> str:
     """Return a line of a log without escape sequences for colours and cursor movements. If carriage returns
-    overwrite text, as in a progress bar, only the last text is returned.
+    overwrite text, as in a progress bar, return only the last text. A very long line is cut.
     """
     bare = _ESCAPES.sub("", line.rstrip("\r"))
     return printable(bare.rsplit("\r", 1)[-1].expandtabs(8), LONGEST_LINE)
@@ -45,7 +47,7 @@ class Piece:
     note: str
     over: bool
     from_begin: bool = False
-    """True if no line is missing between the beginning of the log and this piece."""
+    """True if all lines from the beginning of the log have arrived, so that no line is left out."""
 
 
 class LogTail:

@@ -19,7 +19,7 @@ from wire.api.service.cluster import ClusterView, EventView
 from wire.names import WHOLE_GPU, JobState, Reason
 
 SILENCE_S: Final = 12.0
-"""The shown state counts as out of date after this many seconds without a message, because the controller
+"""If no message has arrived for this many seconds, the shown state counts as out of date. The controller
 sends a message every 5 seconds.
 """
 
@@ -69,7 +69,9 @@ class ClusterModel:
 
     @property
     def stale(self) -> bool:
-        """Return True if the shown state may be out of date."""
+        """Return True if the shown state may be out of date: the connection is not live, or no message has
+        arrived for SILENCE_S seconds.
+        """
         return self.connection.state != "live" or self.silent_s() > SILENCE_S
 
     def apply(self, changes: Changes) -> None:
@@ -106,7 +108,7 @@ class ClusterModel:
         return job_order(job, self.places.get(job.id))
 
     def find_alarms(self) -> None:
-        """Bring the list of alarms up to date. The application calls this once a second."""
+        """Compute the list of alarms from the present state. The application calls this once a second."""
         now = self.now()
         self._failed = {job: at for job, at in self._failed.items() if at > now - FAILED_FOR_S}
         self.alarms = alarms(

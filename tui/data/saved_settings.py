@@ -22,7 +22,7 @@ def _path() -> Path:
 
 
 def load() -> Mapping[str, Any]:
-    """Return the saved settings; empty if the file does not exist or cannot be read."""
+    """Return the saved settings; empty if the file does not exist, cannot be read or is not valid."""
     try:
         saved = json.loads(_path().read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):

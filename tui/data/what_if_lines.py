@@ -10,7 +10,7 @@ from wire.api.what_if_words import counts, delay, extent, hours, moment, starts_
 from wire.text import counted, printable
 
 WORST_AND_BEST: Final = {"later": "worst", "sooner": "best"}
-"""The words before the job with the largest delay, and before the job with the largest gain."""
+"""The word before the job with the largest delay, and the word before the job with the largest gain."""
 
 
 def what_if_lines(answer: WhatIfAnswer, lines: int) -> list[list[Piece]]:
@@ -69,8 +69,8 @@ def _summary(answer: WhatIfAnswer, moved: list[Shift]) -> list[Piece]:
 
 def _worst_and_best(answer: WhatIfAnswer, shifts: list[Shift], limit: int) -> list[Shift]:
     """Return at most `limit` jobs: first the jobs that would start later, the largest delay first; then the
-    jobs that would start earlier, the largest gain first. Each group gets half of the list. If one group
-    needs less than its half, the other group gets the rest.
+    jobs that would start earlier, the largest gain first. Each of the two groups gets half of the list. If a
+    group has fewer jobs than that, the other group gets the rest.
     """
     later = sorted(
         (each for each in shifts if delay(answer, each) > 0), key=lambda each: -delay(answer, each)

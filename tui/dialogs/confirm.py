@@ -45,9 +45,10 @@ class ConfirmDialog(Dialog[Confirmed]):
 
     `question` returns the content of the dialog, and is called again after each change of the cluster.
 
-    1. If `question` returns None, there is nothing left to change, and the dialog closes.
+    1. If `question` returns None, because nothing is left to change, or if the connection is lost, the dialog
+       closes.
     2. If the title has changed, for example because a job has ended, the dialog is built again, and the focus
-       is on the button that closes it.
+       is set as when it was opened.
     3. Otherwise only the changed texts are shown, for example that a waiting job has started.
     """
 
@@ -111,8 +112,8 @@ class ConfirmDialog(Dialog[Confirmed]):
 
     @on(Input.Changed)
     def check(self) -> None:
-        """Enable the confirm button. If the user must type the number of jobs, enable the button only when
-        the user has typed this number. Show the typed reason in the shell command.
+        """Show the typed reason in the shell command. If the user must type the number of jobs, enable the
+        confirm button only while the typed number is right.
         """
         self.query_one(CommandLine).show_command(self.command)
         if self._confirmation.must_type:
@@ -156,7 +157,9 @@ class ConfirmDialog(Dialog[Confirmed]):
             self._show_changes()
 
     def _show_changes(self) -> None:
-        """Show the new texts in the present widgets, so that the typed text and the focus stay."""
+        """Show the new texts in the widgets that the dialog has, so that the typed text and the focus do not
+        change.
+        """
         content, facts = self._confirmation, self.query_one(".facts", VerticalScroll)
         shown = list(facts.query(DialogLine))
         for line, pieces in zip_longest(shown, content.lines):

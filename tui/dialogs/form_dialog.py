@@ -30,7 +30,7 @@ dialog do not fit on the screen.
 """
 TALL = 32
 """On a screen of at least this many lines, a long form shows four lines of the what-if answer, so that the
-worst and the best hit are visible; on other screens two lines.
+largest delay and the largest gain are visible. On a smaller screen, a long form shows two lines.
 """
 
 
@@ -84,8 +84,8 @@ class FormDialog(Dialog[None], Generic[Request, Answer]):
         self._sending = False
         self._names = ControllerNames()
         self._picking: tuple[str, str, str] = ("", "", "")
-        """The field in which the user chooses among names, the text before the first choice, and the name
-        that is chosen now.
+        """While the user chooses among names: the field, the text before the first choice, and the name that
+        is chosen now. Otherwise three empty texts.
         """
 
     def compose(self) -> ComposeResult:
@@ -132,8 +132,8 @@ class FormDialog(Dialog[None], Generic[Request, Answer]):
         self._show_notes()
 
     def _picks(self) -> tuple[Field, Input, list[str]] | None:
-        """Return the field with the focus, its input, and the names that match its text. Return None if the
-        form offers no names for this field.
+        """Return the field with the focus, its input, and the names that match its text; all names while the
+        text is the default. Return None if the form offers no names for this field.
         """
         focused = self.focused
         field = next(
@@ -181,7 +181,7 @@ class FormDialog(Dialog[None], Generic[Request, Answer]):
     @on(Input.Changed)
     def changed_line(self, event: Input.Changed) -> None:
         """Remove the error that the controller reported for this field, because the user has changed the text
-        of the field.
+        of the field. If the user has typed and not chosen a name, end the choice among names.
         """
         self._refused.pop(event.input.name or "", None)
         name, text, chosen = self._picking
@@ -189,7 +189,7 @@ class FormDialog(Dialog[None], Generic[Request, Answer]):
         if field is not None and event.input.value != completed(
             "" if text == field.default else text, chosen, several=field.several
         ):
-            self._picking = ("", "", "")  # The user types again.
+            self._picking = ("", "", "")  # The user has typed, so the choice among names has ended.
         self._show_refusal("")
         self.check()
 

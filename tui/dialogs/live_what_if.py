@@ -20,7 +20,9 @@ whole state for each request.
 """
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 8.0
-"""The seconds before a request without an answer is sent again. The pause doubles each time."""
+"""If the controller could not answer, the request is sent again after FIRST_PAUSE_S seconds. Each further
+pause is twice as long as the pause before it, but at most LONGEST_PAUSE_S.
+"""
 
 
 class LiveWhatIf(Facts):
@@ -29,9 +31,9 @@ class LiveWhatIf(Facts):
     1. Only one request is sent at a time. If the user changes the form before the answer arrives, the next
        request is sent after the answer.
     2. The first request is for the near future. If its answer is not complete, a second request is sent.
-    3. If the controller had not enough time for an answer, the same request is sent again after a pause,
-       until the answer arrives, the user changes the form or the dialog closes. An answer to the first
-       request stays on the screen meanwhile.
+    3. If the controller is busy or not reachable, the same request is sent again after a pause, until the
+       answer arrives, the user changes the form or the dialog closes. An answer to the first request stays on
+       the screen meanwhile.
     """
 
     def __init__(self, lines: int) -> None:
@@ -40,8 +42,8 @@ class LiveWhatIf(Facts):
         self._request: WhatIf | None = None
         self._answered_request: WhatIf | None = None
         self.shown_id = ""
-        """The id of the shown answer; empty if no answer is shown. It is sent with the change, so that the
-        controller refuses the change if the effect has changed by then.
+        """The id of the shown answer; empty if no answer is shown. It is sent with the change, and the
+        controller refuses the change if its effect is then no longer the shown one.
         """
         self._asking = False
         self._rest: Timer | None = None

@@ -23,8 +23,8 @@ from tui.widgets.scrolling_pane import Pane
 
 @dataclass(frozen=True)
 class MenuEntry:
-    """One entry of a menu. `wrong` is the reason why the entry is not available now; empty for an available
-    entry.
+    """One entry of a menu. `wrong` is the reason why the entry cannot be chosen now; empty if it can be
+    chosen.
     """
 
     name: str

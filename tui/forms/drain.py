@@ -26,7 +26,9 @@ BY: Final = "empty by"
 
 
 def new(nodes: Sequence[NodeView], clock: Callable[[], float]) -> Form[TimedDrain, tuple[NodeView, ...]]:
-    """Return the form that drains these nodes by a time. `clock` returns the time of the controller."""
+    """Return the form that drains these nodes so that they are empty at a time that the user types. `clock`
+    returns the time of the controller.
+    """
     fields = (
         Field(
             BY,

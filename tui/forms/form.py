@@ -43,8 +43,8 @@ class Field:
         return self.read is amounts.words
 
     def flags(self, text: str) -> list[str]:
-        """Return the options of the shell command that set the field to this text. If the field has several
-        values, there is one option for each value.
+        """Return the options of the shell command that set the field to this text. If the text has several
+        values, each value has its own option.
         """
         if self.read is yes_or_no:
             return [self.flag] if text.lower() == "yes" else []

@@ -49,8 +49,8 @@ FIELDS: Final = (
 )
 BY_TARGET: Final = {field.target: field for field in FIELDS}
 DEFAULTS: Final = {"priority": "normal", "project": "default", "queue": "default"}
-"""By field name, the text that means the default of JobSpec. For a field with this text, the shell command
-has no option.
+"""For some fields, the text that means the default of JobSpec, by field name. For a field with this text, the
+shell command has no option.
 """
 
 

@@ -15,7 +15,7 @@ from wire.names import JobState
 from wire.text import counted, duration, printable
 
 SHOWN_STEPS = 3
-"""The number of last attempts that the timeline shows."""
+"""The timeline shows at most this number of attempts, the last ones."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,8 @@ def job_facts(
     job: JobView, detail: JobDetail | None, model: ClusterModel, width: int, *, brief: bool = False
 ) -> list[list[Piece]]:
     """Return the details of a job as lines, the most important first. `brief` is for the lines above the tabs
-    of the job: it leaves out the reason for the wait, the command, and all nodes after the first MOST_NODES.
+    of the job: these leave out the reason for the wait, the command, and all nodes after the first
+    MOST_NODES.
     """
     lines = [_head(job), _times(job, model.now(), width), _wants(job, detail.spec if detail else None)]
     held = [_held(held, model) for held in job.held]

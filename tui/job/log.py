@@ -36,7 +36,9 @@ class JobLog:
 
     @property
     def has_ended(self) -> bool:
-        """Return True if no further lines are expected: the log has ended, or is not followed yet."""
+        """Return True if no further lines are expected: the log has ended, or the thread that follows it has
+        not been started.
+        """
         return self._over or (self._tail is None and self._pane.shown_page is None)
 
     def note(self) -> Sequence[Piece]:
@@ -102,7 +104,7 @@ class JobLog:
         self._note, self._over = printable(piece.note, 80), piece.over
         self._changed()
 
-    # -- other parts of the log -----------------------------------------------------------
+    # -- pages from other places of the log -----------------------------------------------
 
     def fetch_begin(self) -> bool:
         """Fetch the beginning of the log. Return False if the beginning is already loaded."""

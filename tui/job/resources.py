@@ -1,4 +1,4 @@
-"""The tabs with the GPUs of a job, and with the request of a job."""
+"""The lines of two tabs of a job: the tab with its GPUs, and the tab with its request."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def gpu_lines(
     model: ClusterModel,
     width: int,
 ) -> list[list[Piece]]:
-    """Return the lines of the tab with the GPUs: one line for each GPU that the job holds, with its load over
-    the last 10 minutes, and then the lines of `_use`. `loads` is a dict from node name to a dict from GPU
-    UUID to the loads.
+    """Return the lines of the tab with the GPUs. Each node that the job holds has one line, followed by one
+    line for each of its GPUs, with the load of the GPU over the last 10 minutes. The lines of `_use` are at
+    the end. `loads` is a dict from node name to a dict from GPU UUID to the loads.
     """
     lines = []
     graph = max(cells.SPARKS, min(60, width - 64))

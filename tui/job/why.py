@@ -29,7 +29,7 @@ def why_lines(
     width: int,
 ) -> list[list[Piece]]:
     """Return the lines of the tab. `advice` has the changes that would start the job now, each with its
-    command.
+    command. For a job that does not wait, the tab has only the reason of its state and the timeline.
     """
     life = cells.fact("timeline", *timeline(job, tries, explanation, now, width - cells.LABEL - 1))
     if detail is None:
@@ -47,8 +47,8 @@ def why_lines(
 
 
 def reason_lines(why: Why, width: int) -> list[list[Piece]]:
-    """Return the main reason why the job waits, its place in the queue, the other reasons, and the number of
-    nodes that each filter rejected.
+    """Return the main reason why the job waits, its place in the queue, the other reasons, the number of
+    nodes that each filter rejected, and the number of nodes that are left.
     """
     lines = cells.wrapped_fact("why", printable(why.sentence, 400), "strong", width)
     if why.position is not None:
@@ -68,8 +68,8 @@ def reason_lines(why: Why, width: int) -> list[list[Piece]]:
 
 def start_lines(explanation: Explanation, now: float, width: int) -> list[list[Piece]]:
     """Return lines about the start of a waiting job: the latest start with the preemptions that it assumes,
-    or the reason why the latest start is unknown; then the likely start, and the reason why no other job is
-    preempted.
+    or the time before which the job does not start, or the reason why the start is unknown; then the likely
+    start, and the reason why no other job is preempted.
     """
     lines: list[list[Piece]] = []
     if explanation.starts_at is not None:
@@ -131,8 +131,8 @@ def _ahead(why: Why) -> list[list[Piece]]:
 
 
 def _score(receipt: Sequence[Points], width: int) -> list[list[Piece]]:
-    """Return one line with a bar for each criterion of the queue's order. The length of the bar shows the
-    weight of the criterion, and its filled part shows the points of the job.
+    """Return the total points of the job, and a line with a bar for each criterion of the queue's order. The
+    length of the bar shows the weight of the criterion, and its filled part shows the points of the job.
     """
     if not receipt:
         return []
@@ -159,7 +159,9 @@ def _score(receipt: Sequence[Points], width: int) -> list[list[Piece]]:
 
 
 def _nodes(why: Why) -> list[list[Piece]]:
-    """Return the nodes that the scorers rate best, with the points of each scorer."""
+    """Return the nodes that the scorers rate best, with the points of each scorer. If the job fits on none of
+    them now, the lines rate the nodes as if they were idle.
+    """
     word = "best nodes" if any(node.fits for node in why.nodes) else "when idle"
     return [cells.fact(word if not at else "", *_node(node)) for at, node in enumerate(why.nodes[:5])]
 

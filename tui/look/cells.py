@@ -33,8 +33,8 @@ def job_state(job: JobView) -> Piece:
 
 
 def job_location_cell(job: JobView) -> Piece:
-    """Return the nodes of the job, or the reason why the job waits or has ended. The cell is empty for a
-    usual reason to wait (_QUIET_REASONS).
+    """Return the nodes of the job, or the reason why the job waits or has ended. The cell is empty for a job
+    that waits without a special reason (_QUIET_REASONS).
     """
     if job.state is JobState.QUEUED and job.last is not None and job.last.reason is Reason.PREEMPTED:
         return (printable(f"PREEMPTED · {job_location(job)}"), "warn")
@@ -97,8 +97,8 @@ def gpu_kind(gpu: GpuView) -> str:
 
 
 def gpu_map(node: NodeView) -> Sequence[Piece]:
-    """Return two symbols for each GPU of a node: its state and its load. The GPUs are grouped by NUMA
-    node.
+    """Return the state of each GPU of a node as symbols, and then the load of each GPU as symbols. The GPUs
+    are grouped by NUMA node.
     """
     away = node.state.away
     kinds: list[Piece] = []
@@ -121,8 +121,8 @@ SPARKS = 8
 
 def load_graph(loads: Values, held: bool = True) -> list[Piece]:
     """Return a small graph of the load over the last 10 minutes: one symbol for each value, whose height and
-    colour show the load. If a job holds the GPUs but none of them had any load, the graph is an amber line. A
-    time without a reading is empty.
+    colour show the load. If a job holds the GPUs but all known loads are 0, the graph is an amber line. For a
+    value of None the graph has a space.
     """
     known = [value for value in loads if value is not None]
     idle = "warn" if held and known and not any(known) else "faint"

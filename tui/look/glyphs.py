@@ -76,6 +76,6 @@ ASCII: Final = {
     )
     for sign in signs
 } | {0x2800 + dots: " .:-=+*#@"[dots.bit_count()] for dots in range(256)}
-"""The ASCII character for each symbol, by code point. For a Braille character, it is darker the more dots the
-Braille character has. Characters without an entry become question marks.
+"""The ASCII character for each symbol, by code point. A Braille character with more dots becomes a darker
+ASCII character. Characters without an entry become question marks.
 """

@@ -20,11 +20,13 @@ HEATS: Final = 16
 BRAILLE: Final = 0x2800
 _LEFT: Final = (0x00, 0x40, 0x44, 0x46, 0x47)
 _RIGHT: Final = (0x00, 0x80, 0xA0, 0xB0, 0xB8)
-"""The bits of a Braille character with 0 to 4 dots, from the bottom, in its left or right column."""
+"""_LEFT and _RIGHT: the bits of a Braille character with 0 to 4 dots in its left and in its right column,
+counted from the bottom.
+"""
 
 _GAP_STEPS: Final = 1.5
-"""A place without a sample shows the previous sample, unless this sample is older than _GAP_STEPS times the
-seconds between two samples.
+"""A graph repeats the last sample in places without a sample. A place remains empty if the last sample is
+older than _GAP_STEPS times the seconds between two samples.
 """
 
 
@@ -104,7 +106,9 @@ def area_graph(
 
 
 def sparkline(values: Values, most: float) -> str:
-    """Return one symbol for each value, whose height shows the value; a space where no sample exists."""
+    """Return one symbol for each value. The height of the symbol shows the value; `most` is the full height.
+    A value of None gives a space.
+    """
     scale = 100 / most if most > 0 else 0
     return "".join(" " if value is None else level(value * scale) for value in values)
 

@@ -80,7 +80,8 @@ def bar(fraction: float, width: int, style: str = "bar") -> list[Piece]:
 
 def share_bar(used: float, fair: float | None, width: int) -> list[Piece]:
     """Return a bar of `width` cells whose filled part is `used`, from 0 to 1. A line across the bar shows the
-    fair share `fair`, also from 0 to 1. The filled part to the right of this line is amber.
+    fair share `fair`, also from 0 to 1; None gives a bar without this line. The filled part to the right of
+    the line is amber.
     """
     if fair is None:
         return bar(used, width)

@@ -80,8 +80,8 @@ def _parts(ground: Mapping[str, str], states: Mapping[str, str]) -> dict[str, st
 
 
 def _heats(*stops: str) -> dict[str, str]:
-    """Return the styles `heat-0` to `heat-15`: colours at equal distances on the line through the colours
-    `stops`, which are given as #rrggbb.
+    """Return the styles `heat-0` to `heat-15`. Their colours change in equal steps from the first to the last
+    of the colours `stops`, which are given as #rrggbb.
     """
     colours = [[int(stop[at : at + 2], 16) for at in (1, 3, 5)] for stop in stops]
     styles = {}

@@ -38,11 +38,11 @@ def draw_row(
     """Return the cells of a row as pieces of text.
 
     1. Draw reservations and drains.
-    2. Draw the jobs above reservations and drains: jobs with few GPUs first, so that wide jobs cover narrow
-       jobs. A running job is solid until its likely end, and a thin line until its time limit. A job that is
-       expected to start has one of two hatches: for a likely start, or for the latest start.
+    2. Draw the jobs above reservations and drains: jobs with few GPUs first, so that jobs with many GPUs
+       cover them. A running job is solid until its likely end, and a thin line until its time limit. A job
+       that is expected to start has one of two hatches: for a likely start, or for the latest start.
     3. Write the number and the name of each job into its bar, if they fit.
-    4. Mark the present time in an empty cell.
+    4. Mark the present time, if nothing is drawn in its cell.
 
     `shifted` returns the seconds by which a job would start later after a change. The bar of the job is drawn
     at the later time, with a mark at the start without the change.

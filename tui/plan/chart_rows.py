@@ -15,7 +15,7 @@ from wire.job.spec import gpus_text
 Grouping = Literal["node", "job", "user"]
 GROUPINGS: Final[tuple[Grouping, ...]] = ("node", "job", "user")
 MOST_LANES: Final = 12
-"""The greatest number of rows of one node or user when jobs that overlap are drawn below one another."""
+"""A node or user has at most this number of rows when jobs that overlap are drawn below one another."""
 
 
 @dataclass
@@ -41,7 +41,7 @@ def chart_rows(plan: Plan, grouping: Grouping, nodes: Mapping[str, str], *, apar
 
     1. Take the jobs of the node or user in the order of their starts.
     2. Put each job into the first row whose last job has ended before the job starts. If there is no such
-       row, begin a new row.
+       row, begin a new row; after MOST_LANES rows, use the last row.
 
     Without `apart`, each node or user has one row, in which a job with more GPUs covers the others. In the
     chart by job, each job always has one row.

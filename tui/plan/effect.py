@@ -1,4 +1,6 @@
-"""The effect of a proposed change, in the form in which the chart of the plan shows it."""
+"""The effect of a proposed change on the plan: which jobs the chart shows at other times, on other nodes or
+in other colours.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +11,18 @@ from typing import Final
 from wire.api.forecasts import LIMIT, PlanEntry, Shift, WhatIfAnswer
 
 NEW_JOB: Final = -1
-"""The job id that stands for a job that is not submitted yet."""
+"""The job id that the first job that is not submitted yet has in the chart. Further such jobs have the ids
+-2, -3 and so on.
+"""
 LATER, SOONER, NEW = "warn", "good", "accent"
-"""The styles of three groups of jobs: jobs that would start later, jobs that would start sooner, and new
-jobs.
+"""The styles of the jobs that a change affects: LATER for a job that would start later, never or be
+preempted, SOONER for a job that would start sooner, and NEW for a job that is not submitted yet.
 """
 
 
 @dataclass(frozen=True)
 class PlanEffect:
-    """The effect of a change: `shifts` has the jobs whose starts change, by job id, and `new` the jobs that
+    """The effect of a change: `shifts` has, by job id, the jobs whose start changes, and `new` the jobs that
     are not submitted yet.
 
     Example: a drain of gpu03 for four hours moves job 393 from 05:02 to 09:02. The chart then shows its bar
@@ -39,7 +43,9 @@ class PlanEffect:
         )
 
     def style(self, entry: PlanEntry) -> str | None:
-        """Return the style of a job that the change concerns; None for other jobs."""
+        """Return the style in which the chart shows the job: LATER, SOONER or NEW; None if the change does
+        not affect the job.
+        """
         if entry.job <= NEW_JOB:
             return NEW
         if entry.job in self.ended:
@@ -52,7 +58,9 @@ class PlanEffect:
         return LATER if shift.was is not None and shift.becomes > shift.was else SOONER
 
     def shifted_s(self, entry: PlanEntry) -> float:
-        """Return the seconds by which the job would start later; negative for an earlier start."""
+        """Return the seconds by which the job would start later; negative for an earlier start. Return 0 if
+        its start does not change, or is not known with and without the change.
+        """
         shift = self.shifts.get(entry.job)
         if shift is None or shift.was is None or shift.becomes is None:
             return 0.0

@@ -102,8 +102,8 @@ class PlanPane(Pane):
         return True
 
     def find(self, wanted: Callable[[PlanEntry], bool]) -> bool:
-        """Move the cursor to the next row with a job for which `wanted` returns True. After the last row,
-        continue with the first row. Return False if no row has such a job.
+        """Move the cursor to the next row with a job for which `wanted` returns True, and to this job. After
+        the last row, continue with the first row. Return False if no row has such a job.
         """
         for offset in range(1, len(self.rows) + 1):
             number = (self.row + offset) % len(self.rows)

@@ -11,11 +11,11 @@ from tui.look.styled_lines import fit
 SPANS_S: Final = (1_800.0, 3_600.0, 10_800.0, 21_600.0, 43_200.0, 86_400.0, 259_200.0, 604_800.0)
 """The lengths of time, in seconds, that the chart can show: half an hour to a week."""
 STEPS_S: Final = (300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400, 172_800)
-"""The possible distances, in seconds, between two times on the line above the chart. The smallest distance
-that leaves LEAST_GAP cells is used.
+"""The possible distances, in seconds, between two times on the line above the chart. The line uses the
+smallest distance that is at least LEAST_GAP cells wide.
 """
 LEAST_GAP: Final = 12
-"""The least number of cells from one time to the next."""
+"""Two times on the line above the chart begin at least this number of cells apart."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class Timeline:
         return range(first, last)
 
     def zoomed(self, by: int) -> Timeline:
-        """Return a timeline that shows the next longer (`by` = 1) or the next shorter (`by` = -1) length of
-        SPANS_S.
+        """Return a timeline with the next longer (`by` = 1) or the next shorter (`by` = -1) length in
+        SPANS_S. The longest and the shortest length remain.
         """
         place = SPANS_S.index(self.span_s) if self.span_s in SPANS_S else 4
         return replace(self, span_s=SPANS_S[max(0, min(len(SPANS_S) - 1, place + by))])

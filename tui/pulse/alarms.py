@@ -1,5 +1,5 @@
-"""Lists the conditions that an operator should check: nodes and GPUs out of service, running jobs with idle
-GPUs, failed jobs, and jobs near their time limits.
+"""Lists the conditions that an operator should check: nodes and GPUs out of service, running jobs that are
+idle or do not report, failed jobs, jobs near their time limits, and jobs that wait for long or for a quota.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ AXIS, LEGEND = 6, 11
 """The widths, in terminal cells, of the scale to the left and of the legend to the right of a graph."""
 HOUR_S: Final = 3_600.0
 MARKS: Final = 4
-"""The number of times below a graph."""
+"""The number of times on the line below a graph, besides "now"."""
 
 Value = Callable[[PulseSample], float | None]
 
@@ -42,7 +42,9 @@ class GraphTime:
 
 
 def gpu_graph(history: PulseHistory, times: GraphTime, width: int, height: int) -> list[PanelRow]:
-    """Return the panel with two curves over time: the GPUs that jobs hold, and the GPUs with load."""
+    """Return the panel with two curves over time: the GPUs that jobs hold, and their load as a number of
+    fully loaded GPUs (`_working`).
+    """
     latest = history.latest
     jump = Jump("view", "nodes")
     if latest is None:
@@ -90,7 +92,7 @@ def queue_graph(history: PulseHistory, times: GraphTime, width: int, height: int
 
 
 def waits(history: PulseHistory, times: GraphTime, width: int) -> list[PanelRow]:
-    """Return the panel with the median wait and the 90 % quantile of the waits of started jobs."""
+    """Return the panel with the waits of started jobs: the median and the 90 % quantile."""
     return [
         title([("wait until start", "strong")], width, Jump("filter", "state:queued")),
         _trend("p50", history, times, width, lambda each: each.wait_p50_s, _seconds, higher_is_bad=True),
@@ -99,7 +101,7 @@ def waits(history: PulseHistory, times: GraphTime, width: int) -> list[PanelRow]
 
 
 def throughput(history: PulseHistory, times: GraphTime, width: int) -> list[PanelRow]:
-    """Return the panel with the numbers of started and of failed jobs in the last hour."""
+    """Return the panel with the numbers of jobs that started and of jobs that failed in the last hour."""
     return [
         title([("throughput", "strong")], width, Jump("view", "events")),
         _trend("started", history, times, width, lambda each: each.started_per_hour, _per_hour),
@@ -149,7 +151,7 @@ def free_gpus(
 
 def _working(sample: PulseSample) -> float | None:
     """Return the load of all GPUs as a number of fully loaded GPUs: 8 GPUs with a mean load of 50 % give 4.
-    Return None if no load was measured.
+    The number is at most the number of GPUs that jobs hold. Return None if no load was measured.
     """
     return None if sample.load is None else min(sample.gpus_held, sample.load / 100 * sample.gpus)
 
@@ -173,9 +175,9 @@ def _framed(
 
 
 def _scale(line: int, height: int, most: float) -> float | None:
-    """Return the value that is written beside the line `line` of a graph; None for a line without a value.
-    The first line has `most`, the last line has 0, and, if `height` is even, the line below the middle has
-    half of `most`.
+    """Return the number that is written to the left of line `line` of a graph with `height` lines: `most` at
+    the first line, 0 at the last line, and, if `height` is even, half of `most` at the line below the middle.
+    Return None for all other lines.
     """
     if line == 0:
         return most
@@ -194,7 +196,7 @@ def _trend(
     *,
     higher_is_bad: bool = False,
 ) -> PanelRow:
-    """Return a row with a figure, its sparkline, and its change within the last hour."""
+    """Return a row with the present value of a figure, its sparkline, and its change since an hour ago."""
     latest, earlier = history.latest, history.before(HOUR_S)
     present = None if latest is None else value(latest)
     pieces: list[Piece] = [
@@ -209,8 +211,9 @@ def _trend(
 
 
 def _change(present: float | None, earlier: float | None, higher_is_bad: bool) -> Piece:
-    """Return the change from `earlier` to `present` in percent with an arrow; an empty text for a change of
-    less than 5 %. With `higher_is_bad`, a rise has the style "bad" and a fall the style "good".
+    """Return the change from `earlier` to `present` in percent, with an arrow. Return an empty text for a
+    change of less than 5 %, or if one of the two values is unknown. With `higher_is_bad`, a rise has the
+    style "bad" and a fall the style "good"; otherwise both have the style "muted".
     """
     if present is None or not earlier:
         return ("", "muted")

@@ -20,8 +20,8 @@ LABELS: Final = ("rack", "topology.kubernetes.io/rack", "zone")
 
 
 class GpuWall:
-    """Draws the nodes of each rack in one or more rows. The characters of a node are kept until the node
-    changes, so that each second only the changed nodes are drawn again.
+    """Draws every GPU as one character, in one or more rows for each rack. The characters of a node are kept
+    until the node changes, so that each second only the changed nodes are drawn again.
     """
 
     def __init__(self) -> None:
@@ -68,7 +68,9 @@ class GpuWall:
 
 
 def _draw(node: NodeView) -> list[Piece]:
-    """Return one character for each GPU of a node, with a space between two NUMA nodes."""
+    """Return one character for each GPU of a node, with a space between two NUMA nodes; the text "no GPUs"
+    for a node without GPUs.
+    """
     pieces: list[Piece] = []
     for _, group in groupby(cells.by_numa(node), key=lambda gpu: gpu.numa):
         if pieces:

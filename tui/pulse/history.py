@@ -29,8 +29,8 @@ class PulseHistory:
         self.minutes: list[PulseSample] = []
 
     def put(self, seconds: Iterable[PulseSample], minutes: Iterable[PulseSample] = ()) -> None:
-        """Add samples. If the controller has not sent the sample of a minute yet, use a sample from `seconds`
-        for this minute.
+        """Add samples. If the controller has not sent the sample of the last minute, use a sample from
+        `seconds` for this minute.
         """
         self.seconds = _merged(self.seconds, seconds, 0.5, SECONDS_KEPT)
         last = self.minutes[-1].at if self.minutes else 0.0

@@ -41,8 +41,8 @@ def arrange(
     """Return the lines of the view for a screen of `width` x `height` cells.
 
     On a wide screen, from the top: two graphs; four panels with figures; the wall of GPUs beside the alarms;
-    three lists. The graphs get a fifth of the height, and the lists get the lines that are left. On a narrow
-    screen all panels are below one another, so that the view scrolls.
+    three lists. The graphs get about a fifth of the height, and the lists get the lines that are left. On a
+    narrow screen all panels are below one another, so that the view scrolls.
     """
     return _wide(model, data, times, width, height) if width >= WIDE else _narrow(model, data, times, width)
 
@@ -149,7 +149,7 @@ def _fragmentation(model: ClusterModel, times: GraphTime, width: int) -> list[Pa
 
 
 def _newest(model: ClusterModel) -> list[EventView]:
-    """Return the newest events, newest first."""
+    """Return the newest RECENT_EVENTS events, newest first."""
     events = model.events
     numbers = sorted(events.rows)[-RECENT_EVENTS:]
     return [events.rows[number] for number in reversed(numbers)]

@@ -31,8 +31,8 @@ EVENT_STYLES = (
     ("Ended", "completed"),
     ("Queued", "queued"),
 )
-"""Pairs (text, style). The first pair whose text is a part of an event's kind determines the style of the
-event.
+"""Pairs (text, style). An event has the style of the first pair whose text is a part of the kind of the
+event, such as JobEnded.
 """
 QUIET = ("AttemptStarted", "AttemptExited", "GpuReadings", "AttemptStopping")
 """Kinds of events that only repeat another event of the same job."""
@@ -58,8 +58,8 @@ def alarm_list(alarms: Sequence[Alarm], now: float, width: int, height: int) -> 
 def holders(
     running: Iterable[JobView], shares: Sequence[ShareView], gpus: int, width: int, height: int
 ) -> list[PanelRow]:
-    """Return the panel with the GPUs that each project holds, beside its fair share. With one project or
-    without projects, the panel shows users.
+    """Return the panel with the GPUs that each project holds, beside the fair share of the project. If there
+    is only one project, the panel shows users.
 
     The fair share of a project is a part of all GPUs, computed from the weights on all levels of the
     fair-share tree.
@@ -146,7 +146,9 @@ def last_events(events: Sequence[EventView], width: int, height: int) -> list[Pa
 
 
 def event_style(kind: str) -> str:
-    """Return the style name for a kind of event."""
+    """Return the style name for a kind of event, such as JobEnded; "muted" if EVENT_STYLES has no part of its
+    name.
+    """
     return next((style for word, style in EVENT_STYLES if word in kind), "muted")
 
 

@@ -32,8 +32,8 @@ class PulsePane(Pane):
 
     def show(self, lines: list[list[Block]]) -> None:
         """Paint these lines. The cursor stays on the block with the same jump (the job, node or view that
-        Enter opens). If this jump is no longer shown, the cursor stays at the same number in the order of the
-        blocks.
+        Enter opens). If this jump is no longer shown, the cursor goes to the block that is now at the same
+        place in the order of the blocks.
         """
         self._lines = lines
         stops = [

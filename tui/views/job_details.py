@@ -116,7 +116,9 @@ class JobDetailsView(View):
         return [(self._wrong, "warn")] if self._wrong else []
 
     def changed(self, _changes: Changes) -> None:
-        """If the job has changed, request its details, its forecast and its events again."""
+        """If the state, the attempt or the detail text of the job has changed, request its details, its
+        forecast and its events again.
+        """
         row = self.row
         shape = (row.state, row.attempt, row.detail) if row else None
         if shape != self._shape:

@@ -43,11 +43,13 @@ class ListView(View, Generic[Key, Row]):
         return ""
 
     def besides(self, row: Row) -> object:  # noqa: ARG002 - the cells of most lists depend only on the row
-        """Return the data outside of the row on which the cells of the row depend."""
+        """Return the data that the cells of a row show but the row does not contain, such as the progress of
+        a folded group. The table repaints a row when this data changes.
+        """
         return None
 
     def empty(self) -> Sequence[Piece]:
-        """Return the text for a list without shown rows."""
+        """Return the text that is shown if the list has no shown rows."""
         return ()
 
     def compose(self) -> ComposeResult:

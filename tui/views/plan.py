@@ -35,9 +35,11 @@ from wire.text import counted, duration, printable
 EVERY_S: Final = 15
 """The number of seconds between two requests for the plan while nothing has changed."""
 SOON_S: Final = 2
-"""The least number of seconds between two requests while jobs start and end."""
+"""While jobs start and end, the plan is requested at most once in this many seconds."""
 WITHIN_S: Final = (0.4, 2.0, 8.0)
-"""The time limits, in seconds, of the first, the second and the third request for the same plan."""
+"""The time limits, in seconds, of up to three requests for the same plan. Each request is sent if the answer
+to the request before it was not complete.
+"""
 MARGIN: Final = 0.02
 """The fraction (0 to 1) of the chart's width that is to the left of the present time."""
 
@@ -105,7 +107,7 @@ class PlanView(View):
             self.plan = answer
             unfinished = not answer.complete
         else:
-            # The controller is busy if it could not compute any part of the plan in the time limit.
+            # The answer "busy" means that no part of the plan could be computed within the time limit.
             unfinished = isinstance(answer, Refused) and answer.problem.code == "busy"
             self._wrong = failure_text(answer)
         if unfinished and attempt + 1 < len(WITHIN_S) and self.display:
@@ -196,8 +198,9 @@ class PlanView(View):
     # -- texts ------------------------------------------------------------------------------------
 
     def note(self, *, brief: bool = False) -> Sequence[Piece]:
-        """Return the filter, the numbers of waiting jobs with and without a known start, the length of the
-        shown time, and the grouping of the rows. With `brief`, the numbers are left out.
+        """Return whether the chart shows the plan before or after a proposed change, the filter, the numbers
+        of waiting jobs with and without a known start, the length of the shown time, and the grouping of the
+        rows. With `brief`, the numbers are left out.
         """
         pieces: list[Piece] = []
         if self._effect is not None:

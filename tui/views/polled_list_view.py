@@ -50,7 +50,7 @@ class PolledListView(ListView[str, Row], Generic[Row, Answer]):
         raise NotImplementedError
 
     def nothing(self) -> Sequence[Piece]:
-        """Return the text for an answer without rows: the reason why there are no rows, and what the user can
+        """Return the text that is shown if the answer has no rows: why there are none, and what the user can
         do.
         """
         raise NotImplementedError

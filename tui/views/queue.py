@@ -31,9 +31,7 @@ PLACES_EVERY_S: Final = 5
 The controller makes its forecasts at the same interval.
 """
 PEEK_WIDTH: Final = 160
-"""The least width of the screen, in terminal cells, at which the job under the cursor is shown beside the
-list.
-"""
+"""On a screen of at least this many terminal cells, the job under the cursor is shown beside the list."""
 LOAD_WIDTH: Final = 11
 ACTIVE: Final = tuple(state for state in JobState if not state.terminal)
 
@@ -146,12 +144,16 @@ class QueueView(ListView[int, JobView]):
         return [cells.gpus(job if folded is None else replace(job, gpus=folded.gpus))]
 
     def _place(self, job: JobView) -> Sequence[Piece]:
-        """Return the place of a waiting job in the queue."""
+        """Return the place of a waiting job in the queue; empty for other jobs, or if the place
+        is not known.
+        """
         place = app_of(self).model.places.get(job.id)
         return [("" if place is None or job.state is not JobState.QUEUED else f"{place.place:,}", "muted")]
 
     def _starts(self, job: JobView) -> Sequence[Piece]:
-        """Return the time until the expected start of a waiting job."""
+        """Return the time until the expected start of a waiting job; empty for other jobs, or if it is not
+        known.
+        """
         place = app_of(self).model.places.get(job.id)
         if place is None or place.starts_at is None or job.state is not JobState.QUEUED:
             return [("", "muted")]
@@ -214,7 +216,9 @@ class QueueView(ListView[int, JobView]):
         return self.listing.chosen()
 
     def changed(self, changes: Changes) -> None:
-        """Repaint the rows that have changed. If no row has changed, update only the shown times."""
+        """Repaint the changed rows. If the whole state of the cluster was loaded, also request the places of
+        the waiting jobs.
+        """
         if changes.fresh:
             self.table.sync()
         elif changes.jobs:

@@ -56,8 +56,8 @@ class View(Vertical):
         return []
 
     def nodes(self) -> list[NodeView]:
-        """Return the nodes that an action of the user, such as drain, changes: the node under the cursor, or
-        the node that the view shows.
+        """Return the nodes that an action of the user, such as drain, changes: the marked nodes, the node
+        under the cursor, or the node that the view shows.
         """
         return []
 

@@ -28,7 +28,9 @@ class BrowserDriver(WebDriver):
         self._write = partial(self._write_all)
 
     def _write_all(self, data: bytes) -> int:
-        """Write to the server. Discard the data if the server has closed the pipe: stdin ends then, too."""
+        """Write to the server. If the server has closed the pipe, discard the data, because stdin then ends,
+        too, and the application ends.
+        """
         rest = memoryview(data)
         try:
             while rest:

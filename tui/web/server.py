@@ -27,8 +27,8 @@ HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-store",
 }
-"""No page of another site can frame, read or script the terminal UI, and the page loads nothing from other
-hosts. xterm.js needs inline styles.
+"""HTTP headers of every answer. With them, no page of another site can frame, read or script the terminal UI,
+and the page loads nothing from other hosts. Inline styles are allowed, because xterm.js needs them.
 """
 _TYPES: Final = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -49,7 +49,7 @@ class BrowserSession:
             stdout=PIPE,
             stderr=PIPE,
             env={**self._environment, "COLUMNS": str(_cells(width)), "ROWS": str(_cells(height))},
-            # A session of its own, because Ctrl-C in the terminal of the server must reach the server only.
+            # Start a new session, because Ctrl-C in the terminal of the server must reach only the server.
             # The server then ends all its processes.
             start_new_session=True,
         )

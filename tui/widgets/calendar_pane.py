@@ -83,8 +83,8 @@ class CalendarPane(Pane):
 
     def move_window(self, steps: int) -> None:
         """Move the window by `steps` steps of `step_s` seconds: to a later time, or to an earlier time if
-        `steps` is negative. The window cannot begin before now. If the window leaves the shown time, the
-        shown time moves with it.
+        `steps` is negative. The window never begins before the step that contains the present time. If the
+        window leaves the shown time, the shown time moves with it.
         """
         now = app_of(self).model.now()
         step = self.step_s
@@ -172,9 +172,10 @@ class CalendarPane(Pane):
 
         1. Draw the times until which running jobs may use the node. For a job without a time limit, draw
            another symbol up to the right edge.
-        2. If the node is drained or does not report, draw this up to the right edge. Above it, draw the
-           reservations with their names.
-        3. On a chosen node, draw the window. A cell of the window in which something is drawn becomes a
+        2. If the node is drained or does not report, draw a symbol for this from now to the right edge. Above
+           all this, draw the reservations with their names.
+        3. Mark the present time, if nothing is drawn in its cell.
+        4. On a chosen node, draw the window. A cell of the window in which something else is drawn becomes a
            red exclamation mark.
         """
         line, now = self.timeline, app_of(self).model.now()
@@ -232,7 +233,9 @@ def _write(cells: list[Piece], columns: range, text: str, style: str) -> None:
 
 
 def filled_form(pane: CalendarPane) -> Mapping[str, str]:
-    """Return the texts of the reservation form for the window and the chosen nodes."""
+    """Return the texts with which the form of a new reservation opens: the chosen nodes, and the begin and
+    the length of the window.
+    """
     minutes = round(pane.length_s / 60)
     length = f"{minutes // 60}h" if minutes % 60 == 0 else f"{minutes}m"
     start = time.strftime("%Y-%m-%dT%H:%M", time.localtime(pane.starts_at))

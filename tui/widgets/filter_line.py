@@ -17,8 +17,8 @@ FILTERS: Final = "word  !word  user:alice  gpus:>=4"
 
 
 class FilterLine(Horizontal):
-    """The input for a filter or for a text to search. Enter keeps the typed filter, and Escape restores the
-    filter from before.
+    """The input for a filter or for a text to search. Enter keeps the typed filter. Escape restores the
+    filter that was set when the input was opened.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -32,7 +32,9 @@ class FilterLine(Horizontal):
         self._done: Callable[[], None] = lambda: None
         self._before = ""
         self._then: Callable[[str], None] | None = None
-        """Called with the typed text after Enter. None while the input is for a filter."""
+        """The function that is called with the typed text after Enter; None while the input is
+        for a filter.
+        """
 
     def compose(self) -> ComposeResult:
         yield DialogLine([(" /", "key")], classes="slash")

@@ -67,7 +67,9 @@ class HeaderLine(FrameLine):
         return pieces
 
     def connection(self) -> list[Piece]:
-        """Return the state of the connection: `live`, or the age of the shown data."""
+        """Return the state of the connection: `loading`, `live`, or `stale` with the time since the last
+        message.
+        """
         model = app_of(self).model
         if model.connection.state == "loading":
             return [(f"{glyphs.STALE} loading", "warn")]
@@ -77,8 +79,8 @@ class HeaderLine(FrameLine):
 
 
 class TrailLine(FrameLine):
-    """The line with the names of all views. The current view is emphasised. The sort order of its list is at
-    the right end of the line.
+    """The line with the names of all views. The current view is emphasised. At the right end is the note of
+    this view, such as its filter and its sort order.
     """
 
     def __init__(self, roots: Sequence[View], trail: Callable[[], Sequence[View]]) -> None:
@@ -86,8 +88,8 @@ class TrailLine(FrameLine):
         self._roots, self._trail = roots, trail
 
     def pieces(self, width: int) -> Sequence[Piece]:
-        """Return the numbers and names of the views, such as "1 Queue › job 17 2 Nodes 3 Events". If the line
-        is too narrow, the last views have only their numbers.
+        """Return the numbers and names of the views, such as "1 Queue › job 17 2 Nodes 3 Events", and the
+        note of the view. If the line is too narrow, the last views have only their numbers.
         """
         view = self._trail()[-1]
         note = view.note()

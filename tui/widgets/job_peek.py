@@ -17,12 +17,12 @@ from tui.widgets.facts import refresh_lines
 from wire.api.jobs import JobDetail, JobView
 
 REST_S: Final = 0.3
-"""The details are requested after the cursor has been on the job for this many seconds."""
+"""The details are requested when the cursor has been on the job for this many seconds."""
 
 
 class JobPeek(Widget):
-    """Shows the details of a job: at once those in the model, and after a request also the reason why the job
-    waits.
+    """Shows the details of a job: at once those in the model, and after a request also its command and the
+    reason why it waits.
 
     `job` returns the job under the cursor; None if there is none.
     """

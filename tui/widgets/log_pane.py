@@ -32,7 +32,7 @@ class LogPane(Pane):
         self.shown_page: LogPage | None = None
         """The shown page; None while the end of the log is shown."""
         self.from_begin = False
-        """True if the shown end of the log contains the whole log."""
+        """True if the loaded lines begin at the beginning of the log."""
         self._marked: int | None = None
         """The index of the line with the match of the last search; None without a match."""
         self.searched = ""
@@ -60,10 +60,10 @@ class LogPane(Pane):
         self.refresh()
 
     def place_of(self, beyond_match: int) -> int:
-        """Return the byte of the log at which a search begins. Return -1, which means the end of the log,
-        while the end of the log is shown. While a page is shown, a search begins at the line of the last
-        match, or at the first visible line if there is no match. With `beyond_match` = 1 (to find the next
-        match), it begins one line below.
+        """Return the byte of the log at which a search begins. While the end of the log is shown, return -1,
+        which means the end of the log. While a page is shown, a search begins at the line of the last match,
+        or at the first visible line if there is no match. With `beyond_match` = 1 (to find the next match),
+        it begins one line below.
         """
         page = self.shown_page
         if page is None or not page.offsets:

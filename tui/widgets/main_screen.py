@@ -15,8 +15,8 @@ AFTER_KEY_S: Final = 0.05
 
 
 class MainScreen(Screen[None]):
-    """Textual repaints at most 60 times per second. If other rows were repainted just before a key, the
-    effect of the key would wait for the next of these times. This screen repaints at once after a key.
+    """A screen that repaints at once after a key. Textual repaints at most 60 times per second: if other rows
+    were repainted just before a key, the effect of the key would wait for the next of these times.
     """
 
     def on_idle(self, _event: events.Idle) -> None:

@@ -169,8 +169,8 @@ def _selected(pieces: Sequence[Piece]) -> bool:
 
 
 def _marks(gpu: GpuView) -> list[Piece]:
-    """Return texts about problems of a GPU: processes that no job started, broken NVLink links, memory errors
-    or reduced clock rates.
+    """Return texts about problems of a GPU: processes that no job started, broken NVLink links, memory
+    errors, or clock rates that are reduced for another reason than the power cap.
     """
     off_queue = [each for each in gpu.processes if each.job is None]
     pieces: list[Piece] = [

@@ -56,7 +56,9 @@ class Pane(Widget, can_focus=True):
         return self.top >= self.total - self.page
 
     def scroll_lines(self, top: int) -> None:
-        """Make `top` the first visible line. If too few lines follow, show the last lines."""
+        """Make `top` the first visible line. If fewer lines than the screen has would follow, show the last
+        lines instead.
+        """
         top = max(0, min(top, self.total - self.page))
         if top != self.top:
             self.top = top
@@ -101,7 +103,9 @@ class Pane(Widget, can_focus=True):
             self.refresh(*changed)
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Return the visible lines as Textual needs them. All lines have the same background."""
+        """Return the visible lines as Textual needs them. Read the background style once, because all lines
+        have the same background.
+        """
         self._under = self.rich_style
         return super().render_lines(crop)
 
@@ -120,7 +124,9 @@ class Pane(Widget, can_focus=True):
         return Strip([*strip, self._bar(y - self.HEAD)], width) if scrolls else strip
 
     def _thumb(self) -> range:
-        """Return the lines below the head on which the scroll bar shows the visible part."""
+        """Return the numbers of the screen lines on which the scroll bar shows its thumb, which marks the
+        visible part of all lines. Lines are counted from the end of the head.
+        """
         size = max(1, self.page * self.page // self.total)
         start = (self.page - size) * self.top // max(1, self.total - self.page)
         return range(start, start + size)
@@ -131,8 +137,9 @@ class Pane(Widget, can_focus=True):
 
 
 def _changed_part(before: Strip | None, after: Strip, width: int) -> tuple[int, int]:
-    """Return the first cell and the number of cells of the part in which two lines differ: all cells without
-    the segments that are equal at the beginnings and at the ends of both lines.
+    """Return the first cell and the number of cells of the part in which two lines differ. The part begins
+    after the segments that are equal at the beginning of both lines, and ends before the segments that are
+    equal at their ends.
     """
     old, new = list(before or ()), list(after)
     left = right = 0

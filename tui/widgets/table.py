@@ -48,9 +48,11 @@ class ListTable(Pane, Generic[Key, Row]):
         background.
         """
         self._besides = besides
-        """A function that returns the data outside of a row on which the cells of the row depend."""
+        """A function that returns the data that the cells of a row show but the row does not contain."""
         self._compared: dict[int, tuple[Row | None, tuple[object, ...]]] = {}
-        """By line of the screen: the row that was there at the last call of `sync_rows`, and its state."""
+        """For each line of the screen, the row at the last call of `sync_rows`, and the rest of what the line
+        shows: its scroll bar, the data of `_besides`, the cursor and the mark.
+        """
         self._fitted: list[tuple[ListColumn[Row], int]] = []
         self._fitted_for = -1
         self._offset = 0
@@ -84,15 +86,15 @@ class ListTable(Pane, Generic[Key, Row]):
         self.refresh_changed()
 
     def sync_rows(self) -> None:
-        """Like `sync`, but do not compare lines with the same row as at the last call, so that many updates
-        per second need little time. Such a line may still show an earlier time of the clock.
+        """Do the same as `sync`, but do not compare lines whose row is the same as at the last call, so that
+        many updates per second need little time. Such a line may show a time that is no longer right.
         """
         self._keep_cursor_line()
         self.refresh_changed(self._lines_with_other_rows() if self.total else None)
 
     def _lines_with_other_rows(self) -> list[int]:
-        """Return the lines of the screen whose row, mark, cursor or scroll bar is not the same as at the last
-        call.
+        """Return the numbers of the screen lines whose row, mark, cursor or scroll bar is not the same as at
+        the last call.
         """
         changed, thumb = [], self._thumb() if self.total > self.page else range(0)
         for y in range(self.HEAD, self.size.height):

@@ -87,8 +87,9 @@ def _job_time(job: JobView) -> tuple[float, float]:
 
 
 def job_location(job: JobView) -> str:
-    """Return where a job runs, or why it does not: its first node and the number of further nodes, such as
-    gpu01 +3; otherwise its exit code or signal; otherwise the reason why it waits or has ended.
+    """Return a short text about a job: its first node and the number of further nodes, such as gpu01 +3. For
+    a failed job, or a job without nodes, return its exit code, otherwise its signal, otherwise the reason why
+    it waits or has ended.
     """
     if job.held and job.state is not JobState.FAILED:
         more = f" +{len(job.held) - 1}" if len(job.held) > 1 else ""

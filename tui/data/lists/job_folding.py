@@ -31,8 +31,8 @@ class FoldedRow:
 
 @dataclass
 class _Group:
-    """The jobs of a workload or array that the terminal UI has received. A job that a retry has replaced is a
-    member, but is not counted in `ended`, `failed` and `gpus`.
+    """The jobs of a workload or array that the terminal UI has received. A job that a retry has replaced by a
+    newer job is a member, but is not counted in `ended`, `failed` and `gpus`.
     """
 
     members: dict[int, JobView] = field(default_factory=dict)

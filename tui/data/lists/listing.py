@@ -18,7 +18,7 @@ Key = TypeVar("Key", int, str)
 
 
 class Listing(Generic[Key, Row]):
-    """Holds all rows by key. The rows that pass the filter are also held in sorted order."""
+    """A list of rows: all rows by key, and in sorted order those that pass the filter and are not hidden."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Listing(Generic[Key, Row]):
         at = bisect_left(self._order, (self._placed[key], key))
         return len(self._order) - 1 - at if self.reverse else at
 
-    # -- changes -------------------------------------------------------------------
+    # -- changes of rows, order and filter ----------------------------------------------
 
     def put(self, rows: Iterable[Row]) -> None:
         rows = list(rows)
@@ -124,7 +124,9 @@ class Listing(Generic[Key, Row]):
         self.rearrange()
 
     def rearrange(self) -> None:
-        """Sort all rows again, because the filter or the hidden rows have changed."""
+        """Sort all rows again. The caller has changed the filter, the hidden rows or values by which rows are
+        sorted.
+        """
         self._rebuild()
         self._restore_cursor()
 
@@ -154,7 +156,9 @@ class Listing(Generic[Key, Row]):
         self.marks ^= {key}
 
     def mark_between(self, one: Key, other: Key) -> None:
-        """Mark all shown rows between the rows `one` and `other`, including these two rows."""
+        """Mark all shown rows between the rows `one` and `other`, including these two rows. Do nothing if one
+        of the two is not shown.
+        """
         ends = (self.index_of(one), self.index_of(other))
         if ends[0] is not None and ends[1] is not None:
             low, high = sorted((ends[0], ends[1]))
@@ -221,7 +225,7 @@ class Listing(Generic[Key, Row]):
             self._home_value = self._placed[home]
         else:
             # Search with the sort key that the row had when it was last shown. The present sort key may
-            # differ, for example because the job has ended.
+            # differ, for example because the job has ended since then.
             if self._home_value is None:
                 self._home_value = self.sorts[self.sort](self.rows[home])
             at = bisect_left(self._order, (self._home_value, home))

@@ -34,7 +34,7 @@ class MovesView(PolledListView[MoveRow, RebalanceView]):
     REASK_S = 15  # Use a long interval, because the controller examines all running jobs for each answer.
 
     def changed(self, changes: Changes) -> None:
-        """Also request the list again when a job with a move under way changes, because the move is complete
+        """Request the list again, also when a job with a move under way changes, because the move is complete
         when the job runs on its new nodes.
         """
         moving = {

@@ -91,7 +91,9 @@ class QuotasView(PolledListView[QuotaView, QuotaList]):
         return {"scope": quota.scope, "name": shlex.quote(printable(quota.name)), "gpus": gpus}
 
     def act_open(self) -> None:
-        """Show the jobs that count towards the quota."""
+        """Show the list of jobs with a filter for the user, the project or the queue of the quota. For the
+        quota `*`, show all jobs.
+        """
         quota = self.here
         if quota is not None:
             app_of(self).show_jobs(
