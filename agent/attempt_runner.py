@@ -37,9 +37,9 @@ class AttemptRunner:
     1. `perform` gets the actions that `AttemptStates` returned for an order, and carries out each of them:
        write the order to the spool, send the launch spec to the fork server, write a stop order, send a
        report and so on.
-    2. A supervisor announces on a FIFO what it has recorded (`_read_hints`). When the supervisor has exited,
-       the agent reads the record (`read_after_end`). `AttemptStates` gets each fact and returns the next
-       actions.
+    2. A supervisor writes each line of its record also to a FIFO, which the agent reads (`_read_hints`). When
+       the supervisor has exited, the agent reads the record (`read_after_end`). `AttemptStates` gets each
+       fact and returns the next actions.
     3. `_audit_supervisors` finds supervisors whose exit was not noticed.
 
     Invariant: a fact is in the spool before it is reported. An action that fails does not end the agent. A
@@ -126,7 +126,7 @@ class AttemptRunner:
 
     def _launch_supervisor(self, action: actions.LaunchSupervisor) -> None:
         """Send the attempt's launch spec (its settings for the supervisor) to the fork server as soon as the
-        attempt's GPUs are clean.
+        attempt's GPUs are clean. If the attempt cannot be launched on this host, record and report its end.
         """
         key = action.key
         if action.after_s:
@@ -168,7 +168,8 @@ class AttemptRunner:
 
     def _end_unclaimed(self, key: AttemptKey, why: str) -> bool:
         """Record and report the end of an attempt that no supervisor has begun to run, and return True. If a
-        supervisor has begun to run the attempt, change nothing and return False.
+        supervisor has begun to run the attempt, or if the record cannot be written, change nothing and return
+        False.
         """
         end = attempt_record.encode_end(time.time(), None, None, why=why)
         if not self._spool.end_unclaimed(key, end):

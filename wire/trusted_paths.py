@@ -142,8 +142,9 @@ def open_child(parent: int, name: str, path: str, make: bool = False, mode: int 
 
 
 def open_file(path: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
-    """Open a regular file and return its descriptor. Raise UntrustedPath if the file does not belong to the
-    user of this process, or if another user can write to the file. `flags` and `mode` are as in `os.open`.
+    """Open a file and return its descriptor. Raise UntrustedPath if it is not a regular file, does not belong
+    to the user of this process, has several hard links, or can be written to by another user. `flags` and
+    `mode` are as in `os.open`.
     """
     descriptor = os.open(path, flags | _FILE_FLAGS, mode)
     found = os.fstat(descriptor)
@@ -193,8 +194,8 @@ def check_file(path: str) -> None:
 
 
 def remove_tree(parent: int, name: str) -> bool:
-    """Delete the entry `name` of an open directory, with everything below it. Return whether the entry was
-    deleted.
+    """Delete the entry `name` of an open directory, with everything below it. Return whether the entry no
+    longer exists.
 
     A user may have made the content with bad intent, so symbolic links are deleted and not followed. Deeply
     nested directories are first moved to the top directory `name`, because otherwise this process would need

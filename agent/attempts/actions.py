@@ -14,7 +14,9 @@ from wire.dataclass import dataclass
 
 @dataclass(frozen=True)
 class RecordOrder:
-    """Write the start order of an attempt to the spool. If that fails, call `AttemptStates.record_failed`."""
+    """Write the start order of an attempt to the spool. If the write fails, call
+    `AttemptStates.record_failed`, which reports the end of the attempt.
+    """
 
     order: Start
 

@@ -123,7 +123,7 @@ class AttemptStates:
         return attempt.order if attempt is not None and attempt.status.pid is not None else None
 
     def pid(self, key: AttemptKey) -> int | None:
-        """Return the pid of the attempt's first process; None if the attempt has not started."""
+        """Return the pid of the attempt's first process; None for an attempt that has not started."""
         attempt = self._known.get(key)
         return None if attempt is None else attempt.status.pid
 
@@ -222,8 +222,8 @@ class AttemptStates:
         return [SendReport(Report(AttemptStatus(*key, ended_at=now, why=f"{NODE_UNFIT}: {why}")))]
 
     def stop(self, stop: Stop, now: float) -> list[AttemptAction]:
-        """Stop an attempt. If this node has no record of the attempt, record the attempt as ended. A start
-        order that arrives later then has no effect.
+        """Stop an attempt. If the attempt has ended, only report its state. If this node has no record of the
+        attempt, record the attempt as ended, so that a start order which arrives later has no effect.
         """
         key = (stop.job, stop.attempt)
         attempt = self._known.get(key)
@@ -242,8 +242,8 @@ class AttemptStates:
         attempt.stop = stop
         if attempt.launched:
             return [RequestStop(stop)]
-        # Launch a supervisor although the attempt is to be stopped. The supervisor starts no job, but records
-        # the end of the attempt.
+        # Launch a supervisor for the attempt although it must not run. The supervisor finds the stop order,
+        # starts no job, and records the end of the attempt.
         attempt.launched = True
         return [RequestStop(stop), LaunchSupervisor(key)]
 

@@ -71,7 +71,9 @@ class HostMeter:
         return max(SAMPLE_INTERVAL_S, _PAUSES_PER_COST * (time.monotonic() - begun))
 
     def uses(self) -> dict[AttemptKey, HostUse]:
-        """Return CPU time, memory and peak memory of each running attempt that was measured at least once."""
+        """Return CPU time, memory and peak memory of each attempt that was measured at least once and is not
+        settled.
+        """
         return self._uses
 
     def with_usage(self, status: AttemptStatus) -> AttemptStatus:

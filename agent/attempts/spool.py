@@ -128,8 +128,8 @@ class Spool:
             ) from None
 
     def _check_owners(self) -> None:
-        """Raise UntrustedPath if a file or directory in the spool belongs to another user, because that user
-        could change it.
+        """Raise UntrustedPath if an entry of the spool directory belongs neither to root nor to the agent's
+        user, because its owner could change it.
         """
         with os.scandir(self.root) as entries:
             for entry in entries:
@@ -192,8 +192,8 @@ class Spool:
             cluster_ownership.write_owner(self.root, cluster)
 
     def _evict(self) -> None:
-        """Kill the agent that has locked the spool. This earlier agent has lost its connection to the
-        controller, and may hang or be stopped.
+        """Kill the earlier agent, which still locks the spool. It has lost its connection to the controller,
+        but does not exit, for example because it hangs.
         """
         text = self._owner()
         if not text.isdigit():
@@ -234,8 +234,8 @@ class Spool:
 
     def end_unclaimed(self, key: AttemptKey, line: bytes) -> bool:
         """Append `line`, the end of an attempt, to the record of the attempt, and return True. If a
-        supervisor has begun to run the attempt, or the record cannot be written, write nothing and return
-        False.
+        supervisor has begun to run the attempt, or if the record cannot be read or written, write nothing and
+        return False.
         """
         try:
             descriptor = os.open(f"{self.directory(key)}/record", os.O_RDWR | os.O_CLOEXEC)

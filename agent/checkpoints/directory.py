@@ -24,8 +24,8 @@ ANSWER_TIMEOUT_S = 30.0
 searched any longer.
 """
 MAX_PATH_BYTES = 1_000
-"""The length of the longest path of a checkpoint, in bytes. Checkpoints with longer paths are ignored,
-because these paths do not fit into the reserved space of a record.
+"""The most bytes in the path of a checkpoint. Checkpoints with longer paths are ignored, because these paths
+do not fit into the reserved space of a record.
 """
 _MOST_ENTRIES = 100_000
 _SLACK_S = 0.05
@@ -135,7 +135,9 @@ def delete_surplus(launch: LaunchSpec, complete: list[FoundCheckpoint]) -> None:
 
 
 def list_checkpoints(folder: str) -> list[FoundCheckpoint]:
-    """Return all checkpoints in a directory, unordered. Raise OSError if the directory cannot be read."""
+    """Return all checkpoints in a directory, unordered. Symbolic links, names that begin with a dot, and
+    paths that are too long or not printable are left out. Raise OSError if the directory cannot be read.
+    """
     found = []
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -148,7 +150,7 @@ def list_checkpoints(folder: str) -> list[FoundCheckpoint]:
 
 def _measure(entry: os.DirEntry[str]) -> tuple[float, int]:
     """Return the unix time of the last change and the size in bytes of a file, or of all files in a directory
-    together.
+    together. In a directory, only about _MOST_ENTRIES entries are examined.
     """
     seen = entry.stat(follow_symlinks=False)
     at, size, waiting, count = seen.st_mtime, seen.st_size, [], 0

@@ -41,8 +41,8 @@ class _Scan:
 
 
 class CheckpointWatcher:
-    """Scans the checkpoint directories of the attempts that `running` returns, and calls `report` for each
-    complete checkpoint.
+    """Scans the checkpoint directories of the attempts that `running` returns. Calls `report` whenever the
+    newest checkpoint of an attempt is complete and was not reported before.
     """
 
     def __init__(

@@ -370,8 +370,8 @@ class NvmlGpus:
             self._round[line["uuid"]], self._waiting = line, False
 
     def _finish_round(self, round_lines: dict[str, dict[str, Any]]) -> None:
-        """Handle a complete round of readings of all GPUs: report faults, send the results of ordered checks,
-        and send changed readings.
+        """Handle a complete round of readings of all GPUs: report faults, answer ordered checks, continue
+        launches whose GPUs are clean, and send changed readings and process lists.
         """
         processes = self._processes(round_lines)
         held = held_milli(self._holders())

@@ -27,7 +27,9 @@ _MIB = 1 << 20
 _MOST = 1 << 53
 _EVENTS_MS = 60_000
 _ROUNDS = 15
-"""The number of rounds (readings of all GPUs) between two searches for new GPUs and MIG instances."""
+"""The number of rounds (readings of all GPUs) between two searches for new GPUs and MIG instances. A probe
+that replaces an earlier one does not search.
+"""
 _UNSUPPORTED = (
     pynvml.NVMLError_NotSupported,
     pynvml.NVMLError_FunctionNotFound,
@@ -123,7 +125,9 @@ def _write_line(words: dict[str, Any]) -> None:
 
 
 def _devices(skip: Collection[str]) -> list[Device]:
-    """Return the GPUs and MIG instances that NVML lists. The GPUs in `skip` are left out."""
+    """Return the GPUs and MIG instances that NVML lists, without those in `skip` and without GPUs for which
+    NVML returns an error.
+    """
     found = []
     for index in range(pynvml.nvmlDeviceGetCount()):
         try:

@@ -25,8 +25,9 @@ _STALE_S = 3_600.0
 
 
 def receive_agent(word: Sequence[str], name: str, size: int, digest: str, home: str) -> None:
-    """Replace this program by the zipapp `name` in the directory `home` (default ~/.corral). If that fails,
-    send the reason to the controller.
+    """Replace this program by the zipapp `home`/agents/`name`; if `home` is empty, it is ~/.corral. If the
+    zipapp is missing or damaged, first receive it from the controller. If a step fails, send the reason to
+    the controller.
 
     `word` has the parts of the random word with which every answer begins. The parts are separate, because a
     terminal may echo the command line, and the controller would mistake an echoed line with the whole word

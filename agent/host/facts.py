@@ -24,8 +24,8 @@ class HostFacts:
     """For each CPU, the CPUs (hyper-threads) of the same core."""
 
     def cpus_of(self, nodes: Sequence[int]) -> list[int]:
-        """Return the CPUs of these NUMA nodes. If one of the NUMA nodes is unknown, return an empty list, so
-        that the job is not bound to CPUs.
+        """Return the CPUs of these NUMA nodes. If `nodes` is empty, or if one of the NUMA nodes is unknown or
+        has no CPUs, return an empty list, so that the job is not bound to CPUs.
         """
         if not nodes or not all(self.numa.get(node) for node in nodes):
             return []

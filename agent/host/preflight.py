@@ -37,8 +37,8 @@ _SHARED = {"nfs", "nfs4", "cifs", "smb3", "lustre", "fuse.sshfs", "ceph", "gpfs"
 
 @dataclass(frozen=True)
 class PreflightCheck:
-    """The result of one check of this host: one line of the preflight report. `verdict` is ok, note (the host
-    works, with a restriction) or failed.
+    """The result of one check of this host, which is one line of the preflight report. `verdict` is ok, note
+    (the host works, with a restriction) or failed.
     """
 
     name: str
@@ -123,8 +123,8 @@ def _spool(spool: Path, cluster: str) -> list[PreflightCheck]:
 
 
 def _other_agents(spool: Path) -> list[PreflightCheck]:
-    """Check for other agents on this host. If there are any, the verdict is NOTE (a restriction, not a
-    failure), because each agent offers all CPUs and GPUs.
+    """Check for other agents on this host. If there are any, the verdict is NOTE and not FAILED, because each
+    agent may offer only a part of the CPUs and GPUs. If there are none, return an empty list.
     """
     found = other_agents.describe_other_agents(spool)
     if not found:

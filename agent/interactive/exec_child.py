@@ -24,8 +24,8 @@ CANNOT_RUN = 127
 def main() -> None:
     """Read a launch spec (the settings of a command), and replace this process by the command.
 
-    The first argument of the process is the descriptor of an open file with the launch spec. If the second
-    argument is not empty, stdin becomes the controlling terminal of the command.
+    The first argument of the process is the descriptor of a pipe, from which the launch spec is read. If the
+    second argument is not empty, stdin becomes the controlling terminal of the command.
     """
     descriptor, terminal = sys.argv[1:]
     try:

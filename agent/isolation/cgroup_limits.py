@@ -34,7 +34,7 @@ class HostCgroups:
     kills: bool = False
     """Whether the agent can kill all processes of a cgroup together, with cgroup.kill or with the freezer."""
     why: str = ""
-    """The reason why jobs have no limits on this host; empty if they have limits."""
+    """If `limited` is empty: the reason why jobs have no limits on this host."""
 
     def parts(self, key: str, order: Start | None, max_processes: int) -> list[CgroupSpec]:
         """Return the cgroups to create for the attempt `key` (such as 42.1), with their settings. Without a
@@ -89,7 +89,9 @@ class HostCgroups:
                 os.rmdir(parent)
 
     def describe(self) -> str:
-        """Return the cgroup controllers that limit jobs, as text for `corral nodes show`."""
+        """Return the cgroup controllers that limit jobs, or why there are none, as text for `corral nodes
+        show`.
+        """
         if not self.limited:
             return f"none: {self.why}"
         return f"{', '.join(self.limited)} by cgroup {'v2' if self.v2_parent else 'v1'}"

@@ -225,8 +225,9 @@ class ContainerRuntime:
         return [f"--device=nvidia.com/gpu={uuid}" for uuid in uuids]
 
     def _mounts(self, launch: LaunchSpec, order: Start, shared: bool = False) -> list[Mount]:
-        """Return the mounts of the container: default mounts, then mounts of the site, then mounts of the
-        job. If two mounts have the same target path, the later one is used.
+        """Return the mounts of the container: the working, checkpoint and scratch directories of the job,
+        then the mounts of the site, then the mounts that the job requests. With `shared`, the first mount is
+        /dev/shm of the host. If two mounts have the same target path, the later one is used.
         """
         mounts = [Mount("/dev/shm", "/dev/shm")] * shared  # noqa: S108 - as large as the host's, for loaders
         own = _workdir(launch), launch.checkpoint_dir, launch.scratch_dir

@@ -106,8 +106,8 @@ def daemon_refused(launch: LaunchSpec) -> bool:
 
 
 def attach_command(launch: LaunchSpec, name: str) -> list[str]:
-    """Return a command that attaches to a running container, waits for its end, and exits with its exit
-    code.
+    """Return a command line that attaches to a running container, waits for the end of the container, and
+    exits with the container's exit code.
     """
     return [*launch.container_engine, "attach", "--no-stdin", name]
 
@@ -116,8 +116,8 @@ def job_processes(launch: LaunchSpec, descendants: list[int]) -> list[int]:
     """Return the processes of the job, without the processes of the container engine.
 
     With podman and apptainer, the job's processes are in `descendants`, the descendants of the supervisor.
-    With docker, the job's processes are descendants of the daemon, and are found by the mark in their
-    environment (process_marks.py). With docker, `descendants` has only commands that query docker.
+    With docker, the job's processes are descendants of the daemon. They are found by the mark in their
+    environment (process_marks.py), as with podman and apptainer if `descendants` has none.
     """
     if launch.is_docker:
         return _without_engine(marked_processes(launch))

@@ -91,9 +91,10 @@ class ScratchArea:
         return self.problem
 
     def mib(self, directories: Iterable[str]) -> int:
-        """Return the scratch that the node offers, in MiB. It is the amount of --scratch, or without
-        --scratch the free disk space plus the scratch that attempts use now. `directories` are the spool
-        directories of these attempts.
+        """Return the scratch that the node offers, in MiB. It is the amount of --scratch. Without --scratch
+        it is the free disk space, less the part that stays free for the host, plus the scratch that attempts
+        use now. `directories` are the spool directories of these attempts. If scratch cannot be used, return
+        0.
         """
         if self.problem:
             return 0
@@ -255,9 +256,7 @@ def delete_in_background(folders: list[str]) -> None:
 
 
 class ScratchMeter:
-    """Measures the size of a directory again and again. Each scan of the directory is divided into short
-    steps.
-    """
+    """Measures the size of a directory by repeated scans. Each scan is divided into short steps."""
 
     def __init__(self, folder: str, limit_mib: int) -> None:
         self._folder = folder

@@ -108,9 +108,9 @@ class RunTask:
 @dataclass(frozen=True)
 class InputTaken:
     """The number of bytes that a task has read since its start: from its stdin, and from its socket for PMI
-    (the interface by which MPI processes find each other). srun keeps later bytes, to send them again after a
-    lost connection, and sends at most STEP_INPUT_WINDOW unread bytes of stdin. An InputTaken is also the
-    first answer to RunTask, and shows that the task exists.
+    (the interface by which MPI processes find each other). After a lost connection, srun sends the bytes
+    after these numbers again. srun never sends more than STEP_INPUT_WINDOW unread bytes of stdin. An
+    InputTaken is also the first answer to RunTask, and shows that the task exists.
     """
 
     request: int

@@ -79,8 +79,8 @@ class Explanation:
     now for a quota, a share, the hours of its queue or GPUs that a queue keeps free. Empty if unknown.
     """
     no_preemption: str = ""
-    """The reason why no running job can be preempted for this job now; empty if one can, or if preemption was
-    not tried.
+    """The reason why no running job can be preempted for this job now; empty if a job can be preempted, or if
+    the reason was not examined.
     """
 
 

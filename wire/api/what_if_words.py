@@ -10,9 +10,8 @@ from wire.text import counted, duration
 
 
 def delay(answer: WhatIfAnswer, shift: Shift) -> float:
-    """Return how many seconds later a job would start; below 0 if the job would start earlier. If a start is
-    unknown, the end of the forecast is used instead; if the forecast is complete, the start counts as
-    infinitely late.
+    """Return how many seconds later a job would start; below 0 if the job would start earlier. An unknown
+    start counts as the end of the forecast; if the forecast is complete, it counts as infinitely late.
     """
     end = math.inf if answer.covers_until is None else answer.covers_until
     was, becomes = (end if at is None else at for at in (shift.was, shift.becomes))

@@ -43,8 +43,9 @@ class Connection:
         self._secure = secure
 
     def connect(self) -> socket.socket:
-        """Connect to the address, and return the socket. Raise OSError if this fails, for example because no
-        process listens at the address.
+        """Connect to the address, and return the socket. For the path of a unix socket, connect to its admin
+        socket if this user may use it. Raise OSError if this fails, for example because no process listens at
+        the address.
         """
         if isinstance(self._address, str):
             line = self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

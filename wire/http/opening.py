@@ -15,8 +15,8 @@ def open_transport(
     url: str = "", *, timeout_s: float = 30.0, token: str = "", read_only: bool = False, ca: str = ""
 ) -> Controllers:
     """Return a transport to the controllers at `url`, or, without `url`, to those that `discovery` finds. A
-    URL can name several controllers, with commas between their addresses. Raise Unreachable if the contexts
-    or the token cannot be read.
+    URL can name several controllers, with commas between their addresses. Raise Unreachable if the contexts,
+    the pinned authorities or the token cannot be read.
     """
     try:
         found = discovery.ControllerAddress(url, "given") if url else discovery.find_controller()

@@ -59,7 +59,7 @@ def pin(url: str, pem: str) -> None:
 
 
 def key_of(url: str) -> str:
-    """Return the address `host:port` in an https URL."""
+    """Return the address `host:port` in an https URL, with port 443 if the URL has none."""
     parts = urllib.parse.urlsplit(url)
     return f"{parts.hostname}:{parts.port or 443}"
 

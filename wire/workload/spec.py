@@ -117,8 +117,9 @@ def _values(changes: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def in_order(tasks: tuple[WorkloadTask, ...]) -> list[WorkloadTask]:
-    """Return the tasks in an order in which each task comes after its dependencies. Apart from this, the
-    tasks keep their order. Tasks that depend on each other in a cycle are left out.
+    """Return the tasks in an order in which each task comes after its dependencies: first the tasks without
+    dependencies, then the tasks that depend only on these, and so on. Tasks in a cycle of dependencies, and
+    tasks that depend on them, are left out.
     """
     placed: dict[str, WorkloadTask] = {}
     left = list(tasks)

@@ -45,7 +45,9 @@ class CpuAllocator:
             self._held[key] = list(cpus)
 
     def choose(self, key: AttemptKey, order: Start) -> tuple[list[int], list[int]]:
-        """Return the CPUs and the NUMA nodes to which an attempt is bound. An empty list means no binding."""
+        """Return the CPUs to which an attempt is bound, and the NUMA nodes whose memory it uses first. Empty
+        lists mean any CPU and any memory.
+        """
         if self._mode == "none":
             return [], []
         numa = list(order.numa) if self._host.cpus_of(order.numa) else []

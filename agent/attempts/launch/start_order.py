@@ -55,7 +55,7 @@ class UnixAccounts:
     run_as_self: bool
 
     def describe(self) -> str:
-        """Return a text for `corral nodes show` that names the account of the jobs."""
+        """Return a text for `corral nodes show` that names the Unix account with which jobs run."""
         if os.geteuid() == 0 and not self.run_as_self:
             return "the user that submitted the job"
         return f"{_own_account(os.geteuid()).name}, for the jobs of all users"

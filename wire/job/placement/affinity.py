@@ -29,7 +29,7 @@ class Operator(str, enum.Enum):
 
 
 class Effect(str, enum.Enum):
-    """The effect of a taint on jobs that do not tolerate the taint."""
+    """The effect of a taint on jobs that do not tolerate the taint, as in Kubernetes."""
 
     NO_SCHEDULE = "NoSchedule"
     PREFER_NO_SCHEDULE = "PreferNoSchedule"
@@ -85,7 +85,9 @@ class Preference:
 
 @dataclass(frozen=True)
 class Taint:
-    """A taint of a node: jobs that do not tolerate the taint do not run on the node."""
+    """A taint of a node, as in Kubernetes. Jobs that do not tolerate the taint do not run on the node, or,
+    with the effect PreferNoSchedule, only if no other node fits.
+    """
 
     key: str
     effect: Effect
@@ -97,8 +99,8 @@ class Taint:
 
 @dataclass(frozen=True)
 class Toleration:
-    """A toleration of a job: the taints that the job tolerates. An empty key, value or effect matches every
-    key, value or effect of a taint.
+    """A toleration of a job: the taints that the job tolerates. An empty `key` matches every key; None as
+    `value` or `effect` matches every value or effect.
     """
 
     key: str = ""
