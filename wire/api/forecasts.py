@@ -42,7 +42,7 @@ class Explanation:
     `unknown` has the reason. If every job runs as long as predicted, this job starts at `likely_at` and runs
     for `predicted_s` seconds. Each change in `easings` would start the job now. First come changes of one
     field of the job, then resumes of nodes or GPUs, then preemptions, then changes of several fields. If
-    `makes_room` is True, the running jobs in `victims` are being preempted for this job now.
+    `makes_room` is True, the forecast preempts the running jobs in `victims` for this job.
     """
 
     job: JobView
@@ -59,8 +59,8 @@ class Explanation:
     wide as the errors of earlier forecasts require, so that 8 of 10 jobs start within their spans.
     """
     complete: bool = True
-    """False if the time allowed for the forecast ended before the forecast was complete; see
-    `covers_until`.
+    """False if this answer is preliminary, or if the time allowed for the forecast ended before the forecast
+    was complete; see `covers_until`.
     """
     covers_until: Optional[float] = None
     """For an incomplete forecast, the time up to which the forecast was computed: the job does not start
@@ -320,7 +320,9 @@ class Plan:
     takes their GPUs into account.
     """
     complete: bool = True
-    """False if the time allowed for the plan ended before the whole horizon was planned."""
+    """False if this answer is preliminary, or if the time allowed for the plan ended before the whole horizon
+    was planned.
+    """
     covers_until: Optional[float] = None
     """For an incomplete plan, the time up to which the plan has the starts of all jobs. None if the plan is
     complete.
