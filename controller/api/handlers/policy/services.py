@@ -27,7 +27,7 @@ async def show(call: Call) -> ServiceView:
 
 
 async def restart(call: Call) -> ServiceView:
-    """Restart the replicas of a service in turn, as max_unavailable allows. Return the service as it was."""
+    """Restart the replicas of a service in turn, as max_unavailable allows. Return the service."""
     await call.ask(policy_inputs.RestartService(call.path["service"], call.caller.user))
     return _named(call)
 
