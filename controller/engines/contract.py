@@ -37,8 +37,8 @@ class EngineUnavailable(Exception):
 class AskRefused(Exception):
     """Raised by ask() if the engine has refused the job, so that nothing was started.
 
-    With `lasting`, the same job will be refused again, and the attempt fails. If it is False, Corral
-    calls ask() again later, because the reason may pass, such as a limit or a full disk.
+    With `lasting`, the same job will be refused again, and the attempt fails. If it is False, Corral calls
+    ask() again for `ask_patience_s` seconds, because the reason may pass, such as a limit or a full disk.
     """
 
     def __init__(self, why: str, *, lasting: bool = False) -> None:

@@ -81,8 +81,8 @@ class LinkFactory:
         return await local_preflight(name, self._here(name), self.config.job_policy, shared, self._cluster)
 
     async def preflight(self, name: str, host: HostSpec, host_key: str = "") -> Preflight:
-        """Check whether a host can become a node. If `host_key` is not empty, the host must have this SSH
-        host key; if it is empty, the pinned key. The check pins no key.
+        """Check whether a host can become a node. The host must have the SSH host key `host_key`; if this is
+        empty, the pinned key, or else a key in known_hosts. The check pins no key.
         """
         shared = self.config.cluster.shared
         return await preflight(name, host, self.connector, host_key, shared, self._cluster)

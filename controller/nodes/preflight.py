@@ -160,7 +160,7 @@ async def local_preflight(
 ) -> Preflight:
     """Run the checks of a host on the controller's own machine, where the agent needs no SSH.
 
-    The host settings must have a spool. The node may be in use: its agent keeps running.
+    The host settings must have a spool. The node may be in use: its agent continues to run.
     """
     with marker_files(shared) as (marked, lacking):
         words = [*agent_arguments(name, host, "", jobs, cluster)]

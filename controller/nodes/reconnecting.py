@@ -27,8 +27,8 @@ class ReconnectingLink(ABC):
     """Base class of connections to agents. Subclasses define how a connection is opened (`connect`).
 
     1. Open a channel (`connect`), and run a session on this channel until the connection is lost.
-    2. Pass the lost connection to the handler (`LinkLost`). If tries to connect fail with the same reason
-       again and again, pass only the first failure, so that a switched-off host is reported once.
+    2. Pass the lost connection to the handler (`LinkLost`). If several tries to connect in a row fail with
+       the same reason, pass only the first failure, so that a switched-off host is reported once.
     3. Pause, and start again with 1. The pause doubles from FIRST_PAUSE_S to `longest_pause_s`.
     """
 

@@ -1,7 +1,7 @@
-"""Finds the notices that a job wants as mail: Slurm's options --mail-user and --mail-type.
+"""Finds the notices that a job requests as mail: Slurm's options --mail-user and --mail-type.
 
-`mail_types` of a job names the events about which it wants mail. An array without ARRAY_TASKS causes one mail
-when its first element starts, and one mail when its last element has ended, as in Slurm.
+`mail_types` of a job names the events about which the job requests mail. An array without ARRAY_TASKS causes
+one mail when its first element starts, and one mail when its last element has ended, as in Slurm.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ NO_MAIL: Final[frozenset[str]] = frozenset()
 
 
 def mail_words_of(event: Event, state: State) -> frozenset[str]:
-    """Return the kinds of notices (such as mine.failed) about this event that the job wants as mail; empty if
-    it wants none.
+    """Return the kinds of notices (such as mine.failed) about this event that the job requests as mail; empty
+    if it requests none.
     """
     if not isinstance(event, JobPlaced | JobEnded | JobRequeued | DependencyDecided):
         return NO_MAIL

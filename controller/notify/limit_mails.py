@@ -23,8 +23,8 @@ PERCENT: Final[Mapping[str, int]] = {"TIME_LIMIT_90": 90, "TIME_LIMIT_80": 80, "
 
 
 class LimitMails:
-    """Finds the jobs that have used a percentage (50, 80 or 90) of their time limit about which they request
-    mail.
+    """Finds the jobs that have used 50, 80 or 90 % of their time limit, if they request mail about this
+    percentage.
 
     1. When a job with such a request starts, or gets another time limit, push the time at which it reaches
        its next percentage on a heap.

@@ -53,7 +53,7 @@ class Notifier:
 
     Invariant: no message is sent before its events are on disk. A message whose events are on disk is sent at
     least once, or becomes a dead letter. Cost: one dictionary lookup for an event that no rule or setting
-    wants; nothing if there are no rules and settings.
+    names; nothing if there are no rules and settings.
     """
 
     def __init__(
@@ -280,7 +280,7 @@ class Notifier:
         self, state: State, events: Sequence[Event], failures: Sequence[FailureRule]
     ) -> Iterator[tuple[int, Notice, tuple[Wish, ...]]]:
         """Yield (index of the event in the commit, notice, mail requests of its job) for each notice that a
-        rule, user or job wants. The index is -1 for a notice that is not about one event.
+        rule, a user's settings or a job request. The index is -1 for a notice that is not about one event.
         """
         wanted, mails = self._wanted, bool(self.rules.mail_sink)
         for place, event in enumerate(events):

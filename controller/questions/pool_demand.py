@@ -32,7 +32,7 @@ def pool_demand(
        the last one after which a job started on these nodes.
 
     Cost: a forecast until the nodes are ready, and one cycle for each node.
-    Example: a gang wants 4 nodes. The cycles after nodes 1 to 3 start nothing, and the cycle after node 4
+    Example: a gang requests 4 nodes. The cycles after nodes 1 to 3 start nothing, and the cycle after node 4
     starts the gang. The demand is 4 nodes.
     """
     found = []

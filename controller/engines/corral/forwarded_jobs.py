@@ -27,8 +27,8 @@ _OWN_VARIABLES = frozenset(
         *("NODE_RANK", "NNODES", "SLURMD_NODENAME"),
     )
 )
-"""Variables that every controller sets for its jobs. They are not forwarded, because commands in the job
-use the other controller, which knows the job under another id and on other nodes.
+"""Variables that every controller sets for its jobs. They are not forwarded, because commands in the job use
+the other controller, where the job has another id and other nodes.
 """
 _WORDS = {
     Reason.TIME_LIMIT: "time_limit",

@@ -29,8 +29,9 @@ class EngineDriver:
 
     One round, every `interval_s` seconds. After each order, only step 5 is done.
     1. Look at the engine. A failure counts in the circuit breaker, and changes nothing else.
-    2. Compare the answer with the attempts: see ForeignAttempt. If the journal wants a foreign job that has
-       no record, make a record for it. Report the attempts that have started.
+    2. Compare the answer with the attempts: see ForeignAttempt. If a foreign job has no record, and the
+       journal has its attempt on a node of the engine, make a record for it. Report the attempts that have
+       started.
     3. End the orphans, and further foreign jobs with the same tag: see OrphanSweep.
     4. Update the nodes: see ForeignNodes.
     5. Make the request that each attempt needs next: see AttemptRequests.

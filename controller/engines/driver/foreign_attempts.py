@@ -109,11 +109,11 @@ class ForeignAttempt:
     """One attempt, with what the last looks at the engine have shown.
 
     WANTED -> ASKED -> SEEN -> UNSEEN -> ENDED
-    1. ask() makes a WANTED attempt ASKED. A look that shows its tag makes it SEEN in any state. Exception: if
-       the answer of ask() is not known and the foreign job waits, the attempt stays WANTED, so that ask() is
-       called again. The first ask() may have been cut off before its last step: a container is created first
-       and started then. For the same reason an attempt becomes WANTED again if its foreign job waits and the
-       engine says that its request may be lost (`ask_again`).
+    1. ask() makes a WANTED attempt ASKED. A look that shows a foreign job with its tag makes it SEEN in any
+       state. Exception: if the answer of ask() is not known and the foreign job waits, the attempt stays
+       WANTED, so that ask() is called again. The first ask() may have been interrupted before its last step.
+       For example, a container is created first and started afterwards. For the same reason an attempt
+       becomes WANTED again if its foreign job waits and the engine reports `ask_again`.
     2. A complete look without the tag makes it UNSEEN, if the look began after the answer of ask(). An
        incomplete or failed look changes nothing.
     3. An attempt that is absent from two complete looks, at least two intervals apart, needs a proof. So does

@@ -51,7 +51,7 @@ class ForeignNodes:
     3. A node that two looks in a row do not list is disconnected. If it is temporary and no job holds
        resources on it, it is removed.
 
-    Invariant: a node without the label `engine` of this engine is never changed.
+    Invariant: a node of scheduler.toml, or one that an operator has added, is never changed.
     """
 
     engine: str

@@ -24,8 +24,9 @@ class KeptLogs:
     2. `read` waits for the end of the reading, and yields the file.
     3. `forget` deletes the file after Corral has stored the output.
 
-    A further `keep` has no effect if the output is stored, or is being stored. After a restart of the
-    controller in between, `keep` reads the output again from its first byte, if the container still exists.
+    A further `keep` has no effect if the output is stored, or is being stored. If the controller restarts
+    before the output is stored, `keep` reads it again from its first byte, provided that the container still
+    exists.
     """
 
     def __init__(self, directory: Path, output: Callable[[str], AsyncIterator[bytes]]) -> None:

@@ -31,7 +31,7 @@ class WatchedList(Generic[T]):
     3. If the server no longer has this version (410 Gone), or the connection breaks, the task ends, and
        the next `current` reads the list again.
 
-    Invariant: an answer of `current` is at most FRESH_S old, and its age is at most the age that it names.
+    Invariant: an answer of `current` is at most FRESH_S old, and not older than the age that it names.
 
     Cost: in a cluster with changes, one request every five minutes; without changes, one list every FRESH_S.
     """

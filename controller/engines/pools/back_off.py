@@ -1,4 +1,4 @@
-"""Pauses the orders of a shape in a zone after a pool could not provide it."""
+"""Pauses the orders of a shape in a zone after a pool could not provide such a machine."""
 
 from __future__ import annotations
 

@@ -56,10 +56,10 @@ class ScaleOut:
     5. Record the needed machines as wanted. Keeper orders them.
 
     A pool that only counted the GPUs of waiting jobs would order too many machines: a job may wait for a
-    quota, for another job, or only for seconds. The simulation knows these reasons.
+    quota, for another job, or only for seconds. The simulation takes these reasons into account.
 
-    Example: job 7 wants 4 GPUs and waits behind a job that ends in 2 minutes. A machine boots in 5 minutes.
-    The simulation starts job 7 before the machine is ready, so no machine is ordered.
+    Example: job 7 requests 4 GPUs and waits behind a job that ends in 2 minutes. A machine boots in 5
+    minutes. The simulation starts job 7 before the machine is ready, so no machine is ordered.
     """
 
     def __init__(

@@ -24,8 +24,8 @@ _REVOKED = "revoked"
 
 @dataclass(frozen=True, slots=True)
 class JobKeys:
-    """The names of the objects. A claim, the object that a call creates to be the only one that runs the job,
-    is not below `jobs/`, because it stays after the job is forgotten.
+    """The names of the objects of jobs. A call of the function creates a claim, so that no other call runs
+    the job. Claims are not below `jobs/`, because they stay after the job is forgotten.
     """
 
     prefix: str

@@ -16,7 +16,7 @@ class DeliveryFailed(Exception):
     """Raised if a sink did not accept a message. `message` contains no secret.
 
     If `final` is True, the message is given up at once, because another try would fail too. `wait_s` is the
-    number of seconds for which the sink wants no message; 0 if the sink named no time.
+    number of seconds for which the sink has asked to get no message; 0 if it named no time.
     """
 
     def __init__(self, message: str, *, final: bool = False, wait_s: float = 0.0) -> None:

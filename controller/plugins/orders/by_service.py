@@ -1,5 +1,5 @@
-"""Orders by the service of jobs: the run time and GPU time that they have had. These orders need no time
-limits.
+"""Queue orders by the service of jobs: the run time and GPU time that they have had. These orders need no
+time limits.
 """
 
 from __future__ import annotations

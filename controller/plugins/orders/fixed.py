@@ -1,4 +1,4 @@
-"""Orders in which the rank of a job does not change while the job waits."""
+"""Queue orders in which the rank of a job does not change while the job waits."""
 
 from __future__ import annotations
 

@@ -17,7 +17,8 @@ from wire.names import HIGHEST_PRIORITY
 
 @dataclass(frozen=True, slots=True)
 class MultifactorOrder:
-    """Orders jobs by their points: the sum of weight * factor over these factors, each between 0 and 1:
+    """The `multifactor` order sorts jobs by their points: the sum of weight * factor over these factors, each
+    between 0 and 1:
 
     - priority: the priority / 100.
     - age: seconds waited / `age_full_s`.

@@ -1,4 +1,4 @@
-"""A preemption strategy against backfilled jobs that run longer than predicted."""
+"""The preemption strategy that ends backfilled jobs that run longer than predicted."""
 
 from __future__ import annotations
 

@@ -17,9 +17,9 @@ ROOT = "/redfish/v1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedfishHost(PowerHost):
-    """A host whose BMC speaks Redfish. `bmc` is its URL, `system` the path of the system; the default is the
-    first one. `fingerprint` is the SHA-256 of the BMC's certificate in hexadecimal digits; without it, the
-    certificate must be signed by an authority that the controller's machine knows.
+    """A host whose BMC supports Redfish. `bmc` is its URL, `system` the path of the system; the default is
+    the first one. `fingerprint` is the SHA-256 of the BMC's certificate in hexadecimal digits; without it,
+    the certificate must be signed by an authority that the controller's machine knows.
     """
 
     system: str = ""
