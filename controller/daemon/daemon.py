@@ -81,9 +81,9 @@ class Daemon:
     500 submits arrive while a commit takes 8 ms. They are one batch: 500 inputs, one cycle, one commit, 500
     replies.
 
-    Of several controllers on one PostgreSQL database, one leads. The others follow its journal
-    (daemon/standby.py), answer read requests, and take no inputs. If the leader cannot renew its lease, it
-    closes the connections to the agents, and takes no inputs until it has the lease again.
+    If several controllers use one PostgreSQL database, one of them leads. The other controllers follow its
+    journal (daemon/standby.py), answer read requests, and take no inputs. If the leader cannot renew its
+    lease, it closes the connections to the agents, and takes no inputs until it has the lease again.
     """
 
     def __init__(self, config: Config, pipeline: Pipeline, store: Store) -> None:

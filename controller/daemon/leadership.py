@@ -1,5 +1,6 @@
-"""The rules of a controller that shares its store with others: it follows the leader's journal, stops when
-its lease has ended, and refuses agents that know a newer journal.
+"""The rules of a controller that shares its store with other controllers. It follows the leader's journal, or
+stops acting as the leader when its lease has ended. It refuses agents that know journal entries which the
+database lacks.
 """
 
 from __future__ import annotations
@@ -82,9 +83,9 @@ class StrayAttempts:
     """After an accepted loss of journal entries, delays new starts until the attempts that the database does
     not know have ended. Otherwise a job whose start was lost would run twice at once.
 
-    Only the first leader after `corral admin accept-loss` does this
-    1. Wait until the agent of each node has connected, but at most CONNECT_S seconds, because a node may be
-       gone.
+    Only the first leader after `corral admin accept-loss` takes these steps:
+    1. Wait until the agent of each node has connected, but at most CONNECT_S seconds, because a node may not
+       exist any more.
     2. `saw` notes the attempts in the hello of an agent that have not ended and that the state does not have.
        The engine orders each of them to stop.
     3. `ended` removes an attempt when its agent reports the end. While an attempt is left, but at most STOP_S

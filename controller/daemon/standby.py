@@ -31,8 +31,8 @@ class Standby:
     2. Read the journal entries that are new since the last look, and pass them to `follow`, which applies
        them to the state in memory.
     3. If the entries do not continue the known ones, or cannot be applied, call `reload`, which loads the
-       whole state. This is the case after retention has deleted entries, or while the leader is a newer
-       version.
+       whole state. This is necessary after retention has deleted entries, or while the leader is a newer
+       version of Corral.
     4. If the database does not answer, keep the state, and try again. If it does not answer in the middle of
        step 1, give the lease back, and try again.
 
@@ -56,9 +56,11 @@ class Standby:
         self._reload = reload
         self._stopping = asyncio.Event()
         self.leader: LeaderRow | None = None
-        """The leader at the last look; None if no controller led."""
+        """The leader at the last look at the database; None if no controller led."""
         self.as_of = time.time()
-        """The time (system clock) of the last look at which the state was complete."""
+        """The time (system clock) of the last look at the database after which the state in memory was
+        complete.
+        """
 
     def stop(self) -> None:
         self._stopping.set()

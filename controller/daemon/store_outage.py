@@ -51,7 +51,9 @@ class StoreOutage:
         return self.failure.trouble if self.failure is not None else ""
 
     def begin(self, failure: StoreUnavailable) -> None:
-        """Record the failure of a write, and load the state on disk again."""
+        """Record the failure of a write, and load the state on disk again if it is known which state is on
+        disk.
+        """
         log.error("%s. %s", failure.message, failure.hint)
         self.failure = failure
         if not failure.adrift:

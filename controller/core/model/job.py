@@ -120,7 +120,9 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class LastAttempt:
-    """How the last attempt of a queued job ended: the time, the reason and the failure class."""
+    """How the last attempt of a job that is queued again ended: the time, the reason and the failure
+    class.
+    """
 
     attempt: int
     at: float
@@ -170,7 +172,7 @@ class Job:
     """The recorded estimates of the job's start. They are compared with the real start when the job starts.
     """
     predicted_s: float | None = None
-    """The run time in seconds that was predicted when the job was placed."""
+    """The run time in seconds that was predicted when the job was placed; None without a prediction."""
     planned_s: float | None = None
     """The number of seconds after its start at which scheduling plans expect the job to end. None: plans
     expect the end after the time limit and the grace time.
@@ -219,7 +221,7 @@ class Job:
     jobs.
     """
     preemptions: tuple[JobPreempted, ...] = ()
-    """All preemptions of the job."""
+    """All preemptions of the job, the latest last."""
     moves: tuple[Move, ...] = ()
     """All moves of the job to other nodes, the latest last."""
     replica: Replica | None = None
@@ -239,7 +241,7 @@ class Job:
     this attempt.
     """
     last: LastAttempt | None = None
-    """How the previous attempt ended; None if the job was never queued again."""
+    """How the previous attempt ended; None before and during the first attempt."""
     healthy: bool | None = None
     """The last result of the attempt's health checks; None before the first result and without checks."""
 
@@ -276,8 +278,9 @@ class Job:
 
     @property
     def ready_at(self) -> float:
-        """The time at which the job last entered the queue. It is the submit time if no hold and no closed
-        gate (a reason to wait, such as a dependency) has ever kept the job out.
+        """The time at which the job last entered the queue. It is the submit time if the job has been in the
+        queue since then: no hold, no closed gate (a reason to wait, such as a dependency) and no attempt has
+        kept it out.
         """
         return self.submitted_at if self.wait.ready_at is None else self.wait.ready_at
 

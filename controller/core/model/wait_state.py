@@ -25,8 +25,8 @@ class Wait:
     gates: tuple[Reason, ...] = ()
     """The closed gates (reasons to wait) in the order of GATES."""
     ready_at: float | None = None
-    """The time at which the job last entered the queue, after a gate or a hold had kept it out. None: nothing
-    has ever kept it out.
+    """The time at which the job last entered the queue, after a gate, a hold or an attempt. None: the job has
+    been in the queue since its submit.
     """
     restarts: int = 0
     backoff_from: int = 0

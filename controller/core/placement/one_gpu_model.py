@@ -76,8 +76,8 @@ class GpuModelGroups:
         return sorted(best[:nodes].tolist())
 
     def spare_rows(self, rows: Iterable[int], nodes: int) -> int:
-        """Return how many of the nodes `rows` can be lost, in the worst case, before no GPU model has `nodes`
-        nodes any more. The result is negative if no model has enough nodes now.
+        """Return the greatest number k such that one GPU model still has `nodes` nodes, whichever k of the
+        nodes `rows` are taken away. The result is negative if no model has enough nodes now.
 
         Example: with 5 H100 nodes, 3 A100 nodes and `nodes` = 4, the result is 1.
         """

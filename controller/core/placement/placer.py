@@ -274,8 +274,8 @@ class Placer:
         return self.allocate_rows(shape, rows) if len(rows) == shape.nodes else None
 
     def fits(self, ask: ResourceRequest) -> bool:
-        """Return whether the request fits on the free resources now. Nodes that are reserved for other jobs
-        or users count as well.
+        """Return whether the request fits on the free resources now. Free nodes that are reserved for other
+        jobs or users count as well.
         """
         shape = self.shape(ask)
         if shape is None:
@@ -316,7 +316,9 @@ class Placer:
         return self.allocate_rows(replace(shape, nodes=len(rows)), rows) if len(rows) >= ask.least else None
 
     def still_fits(self, ask: ResourceRequest, placement: Placement, barred: Bools | None = None) -> bool:
-        """Return whether all filters still accept the nodes of the placement, and its GPUs are still free."""
+        """Return whether all filters still accept the nodes of the placement, its GPUs are still free, and
+        none of its nodes is `barred` (True by row number).
+        """
         shape = self.shape(ask)
         rows = [self.nodes.by_name[allocation.node].row for allocation in placement.allocations]
         if shape is None or (barred is not None and barred[rows].any()):

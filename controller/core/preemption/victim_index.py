@@ -45,16 +45,16 @@ class VictimIndex:
 
     1. `sync` writes only the rows of changed nodes (`Nodes.changed_since`) and of nodes with a changed job. A
        job changes when it saves a checkpoint, or when its protection against preemption (`standing`) changes.
-    2. `changed_rows` lists the rows that were written since the last rebuild, and the rows that time alone
-       has changed. Each LossBounds object (the bounds for one request) remembers how much of this list it has
-       read.
+    2. `changed_rows` lists the rows that were written since the last rebuild, and the rows with a job that
+       has become preemptible only because time has passed. Each LossBounds object (the bounds for one
+       request) remembers how much of this list it has read.
     3. When nodes are added or removed, or when the list is too long, all rows are written again (a rebuild).
        A rebuild empties the list and increases `rebuilds`. Then each LossBounds reads all rows.
 
     Invariant: the order within a row does not change as time passes. If a job loses work, the loss for each
-    of its GPUs grows by the same amount per second. Time alone changes a row only in two cases: a job on the
-    node becomes preemptible, or a job on the node is still running after a likely end (`likely_ends`). Cost:
-    O(jobs on the node) for each row written.
+    of its GPUs grows by the same amount per second. Without an event, more jobs of a row become preemptible
+    only in two cases: a time of protection ends, or a job is still running after a likely end
+    (`likely_ends`). Cost: O(jobs on the node) for each row written.
     """
 
     def __init__(self, state: State, strategy: Strategy, guards_of: GuardsOf) -> None:

@@ -106,7 +106,7 @@ class BudgetSpent:
 
     standing: BudgetStanding
     wait_s: float
-    """Seconds until the next month."""
+    """Seconds until the next month begins."""
     reason: ClassVar[Reason] = Reason.QUOTA
     only_this_job: ClassVar[bool] = False
 

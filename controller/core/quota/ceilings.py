@@ -1,7 +1,7 @@
 """Ceilings: the highest priority and the best protection from preemption that a user may request.
 
-1. Each submit and each edit has a `Requester`: the user with its rights. Ceilings do not apply to admins. In
-   the simulator and in replays there is no Requester, so ceilings do not apply there.
+1. A submit or edit that a user sends has a `Requester`: the user with its rights. Ceilings do not apply to
+   admins. Inputs of the simulator and of replays have no Requester, so ceilings do not apply to them.
 2. For an operator only the table of operators applies. For a user, the tables are searched in this order: the
    queue, the user, the project, all users. For each key, the first table that has the key applies. For a
    queue, `[queues.NAME] max_priority` is searched before the older table `[access.limits.queues.NAME]`.

@@ -63,7 +63,9 @@ class PlannedMove:
     target: tuple[Allocation, ...]
     quality: int
     gpu_hours: float
-    """The cost in GPU-hours: the work since the last checkpoint, plus the time for the restart."""
+    """The cost in GPU-hours: the work since the last checkpoint, plus the GPUs of the job times
+    `restart_s`.
+    """
     until: float
     """The time by which the job has left its old nodes."""
 

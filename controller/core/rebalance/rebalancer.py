@@ -24,12 +24,12 @@ from wire.names import Reason
 from wire.text import printable
 
 STRATEGY = "rebalancing"
-"""The name of rebalancing in events that otherwise name a preemption strategy."""
+"""In events with the name of a preemption strategy, this name stands for rebalancing."""
 AUTO = "corral"
 """The user name under which moves in mode `auto` are recorded."""
 MOST_CLASSES = 16
-"""At most this many lanes (lists of waiting jobs with equal requests) are considered, and only the first job
-of each.
+"""Proposals are searched for the first waiting jobs of at most this many lanes (lists of waiting jobs with
+equal requests).
 """
 OFF = 'An operator sets [rebalance] mode = "propose" or "auto" in scheduler.toml.'
 

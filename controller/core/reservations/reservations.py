@@ -220,8 +220,8 @@ class Reservations:
 
     def barred_rows(self, nodes: Nodes, user: str, project: str, at: float, length: float) -> Bools | None:
         """Return which nodes (True by row number) a job of this user and project must not use between `at`
-        and `at` plus `length` seconds, because they are reserved for others at some time in between. Return
-        None if it may use all nodes.
+        and `at` plus `length` seconds, because they are reserved for other users at some time in between.
+        Return None if it may use all nodes.
         """
         found: Bools | None = None
         for each in self:

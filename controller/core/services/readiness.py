@@ -38,23 +38,23 @@ def ready_at(service: Service, job: Job) -> float:
 
 
 def must_leave(state: State, job: Job, now: float) -> bool:
-    """Return whether the running replica must leave its nodes: one of them is drained, or is reserved for
-    others (also by a timed drain) now or within MOVE_BEFORE_S seconds.
+    """Return whether the running replica must leave its nodes: at least one of them is drained, or is
+    reserved for other users (also by a timed drain) now or within MOVE_BEFORE_S seconds.
     """
     drained = any(state.nodes.by_name[member.allocation.node].drained for member in job.running)
     return drained or any(at <= now for at in _leave_times(state, job))
 
 
 def leaves_at(state: State, job: Job, now: float) -> float:
-    """Return the next time at which the replica must leave a node because of a reservation for others or a
-    timed drain; NEVER if there is none.
+    """Return the next time at which the replica must leave a node because of a reservation for other users or
+    a timed drain; NEVER if there is no such time.
     """
     return min((at for at in _leave_times(state, job) if at > now), default=NEVER)
 
 
 def _leave_times(state: State, job: Job) -> Iterator[float]:
-    """Yield the times at which the replica must leave its nodes because of reservations for others and timed
-    drains. Each time is MOVE_BEFORE_S seconds before the start of such a reservation.
+    """Yield the times at which the replica must leave its nodes because of reservations for other users and
+    timed drains. Each time is MOVE_BEFORE_S seconds before the start of a reservation or drain.
     """
     nodes = {member.allocation.node for member in job.running} if state.reservations else set()
     for each in state.reservations:

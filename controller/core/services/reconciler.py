@@ -68,8 +68,9 @@ class ServiceReconciler:
     2. If two jobs have the same replica number, the later job replaces the earlier job. End the earlier job
        when the later job is ready. End the later job if it still waits and is no longer needed, for example
        because the drained node of the earlier job is open again.
-    3. If a replica runs on a drained node, or on a node that will soon be reserved for others, queue a second
-       job with the same number. Step 2 of a later round ends the first job when the second job is ready.
+    3. If a replica runs on a drained node, or on a node that will soon be reserved for other users, queue a
+       second job with the same number. Step 2 of a later round ends the first job when the second job is
+       ready.
     4. A service has a revision, which changes with its settings and with each ordered restart. End a replica
        of an older revision, and queue a job that gets its resources. Restart only so many replicas at a time
        that at most `max_unavailable` replicas are not ready. If `max_unavailable` is 0, queue a second job as

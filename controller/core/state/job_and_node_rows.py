@@ -101,8 +101,8 @@ class JobRecord(JobFields):
     preemption: PreemptionRecord | None = None
     """The nomination and preemptions; None: all fields of PreemptionRecord have their defaults."""
     profile: str = ""
-    """The scheduler profile that placed the job. Empty for a job that was never placed, because its profile
-    follows from the configuration.
+    """The scheduler profile that placed the job. Empty for a waiting job, because its profile follows from
+    the configuration.
     """
     operator_hold: str = ""
     """The operator that holds the job. The row has this field only if an operator holds the job."""
@@ -120,8 +120,8 @@ class JobRecord(JobFields):
     """
     warned_end: float | None = None
     outlived: bool = False
-    """`warned_end` is the end of the time limit about which the owner was last warned; None without a
-    warning. `outlived` is True if the attempt has run longer than plans expected.
+    """`warned_end`: the owner was warned that the time limit ends the job at this time; None without a
+    warning. `outlived` is True if the attempt has run longer than predicted.
     """
     last: LastAttempt | None = None
     """The end of the previous attempt. Only the row of a job that was queued again has this field."""
@@ -186,8 +186,8 @@ def job_row(job: Job, *, with_spec: bool) -> JobRow:
 
 
 def _member_record(member: Member) -> dict[str, Any]:
-    """Return a gang member as JSON data for the row of its job. Empty fields that older versions do not know
-    are left out.
+    """Return a gang member as JSON data for the row of its job. Empty fields that are unknown to older
+    versions of Corral are left out.
     """
     record: dict[str, Any] = _encode_member(member)
     for name in ("memory_mib", "failure", "steps"):

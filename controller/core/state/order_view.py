@@ -32,8 +32,8 @@ def _order_view(state: State, queue: Queue, now: float) -> OrderView:
 
 
 def priority_points(state: State, job: Job, now: float) -> tuple[Points, ...]:
-    """Return the points of each priority factor of the job; empty if the order plugin of its scheduler
-    profile does not use points.
+    """Return the points of each priority factor of the job, for `corral explain`; empty if the order plugin
+    of its scheduler profile does not use points.
     """
     queue = state.queue_of(job)
     receipt = getattr(queue.order, "receipt", None)

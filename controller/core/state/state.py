@@ -86,7 +86,9 @@ class State:
         self.orders_projects = False
         """True if `order_of_projects` has replaced `order`."""
         self.scavengers_last = False
-        """True if jobs with the priority SCAVENGER come after all others (see preemption/scavengers.py)."""
+        """True if jobs with the priority SCAVENGER come after all other jobs (see
+        preemption/scavengers.py).
+        """
         self.gang_after_s: float | None = None
         """`[scheduler] gang_after_s`: gangs that have waited for more than this many seconds come first;
         None: no gang comes first because of its wait.
@@ -96,7 +98,8 @@ class State:
         times of similar jobs.
         """
         self.releases: list[tuple[float, int]] = []
-        """(expected end, job) of each placed or nominated job, sorted by the expected end, the soonest first.
+        """(expected end, job id) of each placed or nominated job, sorted by the expected end, the soonest
+        first.
         """
         self._assumed_releases: list[tuple[float, int]] = []
         """The entries of `releases` of jobs without a time limit. The ends of these jobs are only assumed."""
@@ -107,7 +110,7 @@ class State:
         still be included.
         """
         self.elastic: dict[int, None] = {}
-        """Running elastic jobs, which may grow when no job waits."""
+        """The running elastic jobs (jobs that may shrink and grow). They may grow when no job waits."""
         self.preempted_at: list[float] = []
         """The times of earlier preemptions, the oldest first. The rate limit of preemption uses
         these times.
@@ -260,8 +263,8 @@ class State:
         self.shares.set_hour_weights(weights)
 
     def limit_share(self, name: str, soft: float | None, hard: float | None) -> None:
-        """Set the operator's limits for the usage of a tenant, which override the limits of the
-        configuration.
+        """Set the operator's soft and hard limit for the usage of a tenant, which override the limits of the
+        configuration. None leaves a limit unchanged.
         """
         self.shares.set_limits(name, soft, hard)
         self._regroup()

@@ -63,9 +63,9 @@ _STATES = {
 class BatchSettings:
     """The options of `[engines.NAME]` for the jobs and nodes of a batch system.
 
-    With `place` = "partition" each partition is one node of Corral, and the batch system chooses among its
-    own nodes. With "node" each node of the batch system is a node of Corral, and Corral chooses. `records` is
-    the directory of scripts, outputs and exit records on the login node and the compute nodes.
+    With `place` = "partition" each partition is one node of Corral, and the batch system chooses one of its
+    own nodes. With "node" each node of the batch system is a node of Corral, and Corral chooses the node.
+    `records` is the directory of scripts, outputs and exit records on the login node and the compute nodes.
     """
 
     partitions: tuple[str, ...] = ()
@@ -85,10 +85,10 @@ class BatchEngine(ExecutionEngine):
     them.
 
     1. look() lists all jobs of the account and all nodes in one call, whatever the number of jobs.
-    2. ask() writes the script into the directory of the job's records and submits it, in one call. The tag (a
-       name for one attempt) is the name of the job. The id of the job is kept in the same directory, so that
-       a later ask() with the same tag finds it. With `again`, ask() first looks for the tag in the list of
-       jobs.
+    2. ask() writes the script into the directory of the job's records and submits it, in one call. The name
+       of the job is the tag (the name of one attempt on one node). The id of the job is kept in the same
+       directory, so that a later ask() with the same tag finds it. With `again`, ask() first looks for the
+       tag in the list of jobs.
     3. proof() reads the exit record of the wrapper, the list of jobs and the accounting, in one call. The
        exit code comes from the exit record, the cause (time limit, preemption, lost node) from the list or
        the accounting.
@@ -96,8 +96,8 @@ class BatchEngine(ExecutionEngine):
        system can give the id of an earlier job to another job.
 
     Invariant: the command of a tag runs at most once, even if the batch system accepts the job twice or runs
-    it again, because the wrapper claims the tag (`wrapper.script_body`).
-    Cost: one shell command per method.
+    it again, because the wrapper claims the tag (`wrapper.script_body`). Cost: at most four shell commands
+    per method, whatever the number of jobs.
     """
 
     caps = EngineCaps(

@@ -69,7 +69,7 @@ class Cause(enum.Enum):
     """
 
     EXIT = ""
-    """The program ended by itself; the exit code says how."""
+    """The program ended by itself, with an exit code or by a signal."""
     CANCELLED = "cancelled"
     TIME_LIMIT = "time_limit"
     PREEMPTED = "preempted"

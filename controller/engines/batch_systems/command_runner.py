@@ -32,8 +32,8 @@ MOST_OUTPUT = 64 << 20
 its output in memory.
 """
 _END_S = 5.0
-"""Seconds to wait for the exit of a killed command. A program that has left the command's process group may
-keep its pipes open.
+"""Seconds for which the end of a killed command is awaited. A program that has left the command's process
+group may keep its pipes open.
 """
 _KEPT = ("LANG", "SLURM_CONF", "PBS_CONF_FILE", "PBS_SERVER", "TZ")
 """The variables of the controller's environment that local commands of a batch system get. Other variables
@@ -52,7 +52,7 @@ class Completed:
 
     @property
     def last_words(self) -> str:
-        """Return the last lines of stderr for an error message."""
+        """Return the end of stderr for an error message; the exit code if stderr is empty."""
         return printable(self.err.strip()[-400:], 400) or f"exit code {self.code}"
 
 

@@ -16,8 +16,8 @@ _SIGTERM = 15
 def outcome_of(
     records: JobRecords, listed: Sequence[BatchStatus], past: Sequence[BatchStatus]
 ) -> Outcome | None:
-    """Return how the attempt with one tag (name of its jobs in the batch system) ended. Return None while
-    there is no proof of its end.
+    """Return how an attempt ended. Its tag is the name of its job in the batch system, which may have
+    accepted the job twice. Return None while there is no proof of its end.
 
     `records` are the records that the batch script wrote. `listed` are the jobs with the tag in the list of
     the batch system, and `past` their runs in its accounting.

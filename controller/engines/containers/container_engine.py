@@ -48,7 +48,7 @@ _STATES = {
 }
 """The states of containers that do not run. Any other state, such as running or paused, counts as running."""
 PULL_S = 1_800.0
-"""The most seconds for which an image is pulled."""
+"""The pull of an image fails after this many seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,8 @@ class ContainerEngineType:
 
 @dataclass(slots=True)
 class ContainerEngine(ExecutionEngine):
-    """Runs each attempt in one container. The name of the container is the tag (a name for the attempt).
+    """Runs each attempt in one container. The name of the container is the tag of the attempt, such as
+    corral-0f3a9c112233-42-1-0.
 
     1. ask() creates the container, and starts it if it was never started. The daemon refuses a second
        container of the same name, so a repeated ask() finds the first one. A container that has ended

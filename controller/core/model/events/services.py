@@ -8,7 +8,9 @@ from controller.core.model.events.event import ClusterEvent
 
 @dataclass(frozen=True, slots=True)
 class ServiceRestarted(ClusterEvent):
-    """An operator ordered a restart of all replicas of a service, one after the other."""
+    """An operator ordered a restart of all replicas of a service. At most `max_unavailable` of them are
+    restarted at a time.
+    """
 
     service: str
     by: str

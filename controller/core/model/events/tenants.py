@@ -9,8 +9,9 @@ from wire.cluster.quota import Quota
 
 @dataclass(frozen=True, slots=True)
 class OffQueueProcessStarted(ClusterEvent):
-    """A user has started a process on a GPU outside of any job. The user is charged `rate` billing units per
-    hour for this process.
+    """The first process of a user outside of any job was found on a GPU. While such processes of the user run
+    on this GPU, the user is charged `rate` billing units per hour. `pid` and `command` belong to the first
+    process.
     """
 
     node: str

@@ -83,7 +83,9 @@ class GpuWasReset(GpuInput):
 
 @dataclass(frozen=True, slots=True)
 class OffQueueProcessSeen(GpuInput):
-    """An agent has found a process of a user on a GPU. The process belongs to no job."""
+    """An agent has found a process of a user on a GPU that belongs to no job. No event follows for a further
+    process of the user on this GPU.
+    """
 
     user: str
     pid: int

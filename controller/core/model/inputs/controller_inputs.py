@@ -78,7 +78,7 @@ class ApplyConfig(Input):
     by: str
     pipeline: Any | None = None
     changed: tuple[str, ...] = ()
-    """The keys of scheduler.toml whose values differ from before."""
+    """The keys of scheduler.toml whose values differ from those of the configuration that was in use."""
     policy: str = ""
     """The tables that affect scheduling decisions, as JSON. A replay of the journal builds its pipeline from
     these tables.

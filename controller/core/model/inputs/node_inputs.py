@@ -13,8 +13,8 @@ from wire.job.placement.affinity import Taint
 
 @dataclass(frozen=True, slots=True)
 class AddNode(Input):
-    """Add a node. The node comes from the configuration, or from an operator. In the second case `host`
-    contains the address of its host.
+    """Add a node, or change the settings of an existing node. For a node that an operator adds, `host`
+    contains the address of its host. None: the node is in the configuration.
     """
 
     node: str

@@ -31,8 +31,8 @@ class UnsetQuota(Input):
 
 @dataclass(frozen=True, slots=True)
 class Reserve(Input):
-    """Reserve nodes for a time. With `anyway`, make the reservation even if jobs may still run on the nodes
-    when the reservation begins.
+    """Reserve nodes for a time. If jobs may still run on the nodes when the reservation begins, the command
+    is refused, except with `anyway`.
     """
 
     spec: ReservationSpec
@@ -42,8 +42,8 @@ class Reserve(Input):
 
 @dataclass(frozen=True, slots=True)
 class Rebalance(Input):
-    """Carry out the rebalancing proposal with the name `proposal`, if the proposal is still valid. Without a
-    name, carry out all present proposals.
+    """Carry out the rebalancing proposal (moves of running jobs) with the id `proposal`, if the proposal
+    still exists. Without an id, carry out proposals until there are none left.
     """
 
     by: str
@@ -52,7 +52,7 @@ class Rebalance(Input):
 
 @dataclass(frozen=True, slots=True)
 class RestartService(Input):
-    """Restart all replicas of a service, one after the other."""
+    """Restart all replicas of a service, at most `max_unavailable` of them at a time."""
 
     service: str
     by: str
