@@ -27,7 +27,7 @@ def start_preemptors(cycle: Cycle, now: float, apply: Apply) -> None:
     1. Take the nominated jobs whose nodes have changed since the last cycle.
     2. Withdraw the nomination of a job that may no longer use the nodes, for example because of a quota. If
        the job was being moved to these nodes, undo the move.
-    3. Start a job if all its victims have ended.
+    3. Start each of these jobs whose victims have all ended.
     """
     state, preemption = cycle.state, cycle.preemption
     touched = _take_touched_claimants(cycle)

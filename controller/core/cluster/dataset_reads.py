@@ -9,7 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 MOST_DATASETS = 1_000
-"""The most data sets that are stored. When there are more, the one with the oldest last use is dropped."""
+"""At most this many data sets are stored. When there are more, the data set with the oldest last use is
+dropped.
+"""
 MOMENTS = 64
 """Levels (estimates of the cached part of a data set) are computed this many times within one retention time.
 """

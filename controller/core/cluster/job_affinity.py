@@ -15,7 +15,7 @@ from wire.job.placement.job_affinity import JobTerm
 
 Label = tuple[str, str]
 TermOfUser = tuple[str, JobTerm]
-"""The user of a running job, and a required anti-affinity term of the job."""
+"""(user of a running job, a required anti-affinity term of this job)."""
 Key = TypeVar("Key", Label, TermOfUser)
 
 
@@ -124,7 +124,7 @@ class JobAffinityIndex:
         if len(domains) >= term.domains:
             return inside
         if not domains and (term.domains > 1 or (term.key, term.value) in part.labels):
-            # No job with this label runs yet, so the first one may start in every domain.
+            # No job with this label runs yet, so the first job with it may start in every domain.
             return named
         return named & ~inside if term.domains > 1 else inside
 

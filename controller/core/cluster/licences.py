@@ -49,8 +49,8 @@ class Licences:
                 del self.used[name]
 
     def free(self, name: str) -> int:
-        """Return how many of this licence are free; negative if the total in scheduler.toml was lowered below
-        the used count.
+        """Return how many units of this licence are free; negative if the total in scheduler.toml was lowered
+        below the number in use.
         """
         return self.total.get(name, 0) - self.used.get(name, 0)
 

@@ -208,11 +208,10 @@ def names_model(name: str, model: str) -> bool:
 
 
 def most_specific(names: Iterable[str], model: str) -> str | None:
-    """Return the most specific one of the names that the GPU model contains. Return None if the model
-    contains none.
+    """Return the most specific of the names that the GPU model contains. Return None if the model contains
+    none of the names.
 
-    The name with the most words is the most specific. If several have the same number of words, the longest
-    is.
+    The name with the most words is the most specific. Among names with equally many words, it is the longest.
 
     Example: for the model `NVIDIA H100 80GB HBM3`, `H100 80GB` is returned and not `H100`.
     """

@@ -114,7 +114,9 @@ class Nodes:
         return self.by_name.get(name)
 
     def copy(self) -> Nodes:
-        """Return a copy with all allocations and nominations, on which callers can try placements."""
+        """Return a copy of all nodes with their allocations and nominations. Callers try placements on the
+        copy.
+        """
         other = Nodes()
         other._rows = [node.copy() for node in self.rows]
         other.by_name = {node.name: node for node in other._rows}
@@ -362,7 +364,9 @@ class Nodes:
         return self._gpu_topology
 
     def revalue(self) -> None:
-        """Mark the values of free GPUs (GpuValue) as out of date, because users now submit other requests."""
+        """Drop the values of free GPUs (GpuValue), because users now submit other requests. They are computed
+        again when they are needed.
+        """
         self._gpu_value = None
         self.value_version += 1
 

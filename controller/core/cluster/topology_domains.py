@@ -66,7 +66,7 @@ class TopologyDomains:
         return sum(surplus[: len(surplus) - domains + 1]) - 1 if len(surplus) >= domains else -1
 
     def usable_rows(self, rows: Iterable[int], nodes: int) -> set[int]:
-        """Return the rows of `rows` whose domains have enough nodes for a gang of `nodes` nodes.
+        """Return those of `rows` whose domains have enough nodes for a gang of `nodes` nodes.
 
         The gang needs a certain number of nodes in one domain. A domain has enough if at least this many of
         its nodes are in `rows`.
@@ -77,7 +77,7 @@ class TopologyDomains:
         return {row for row in known if self._code[row] in full}
 
     def description(self, rows: Iterable[int]) -> str:
-        """Return a phrase with the name of the domain that has the most nodes of `rows`."""
+        """Return a phrase for users that names the domain with the most nodes in `rows`."""
         counts = self._counts(rows)
         label = self._topology.label
         if not counts:

@@ -12,9 +12,9 @@ HELD = 200
 the order of their submits, but the simulation needs this order.
 """
 BLOCK = 200
-"""The number of jobs in one comparison (block)."""
+"""One comparison of the two simulations (a block) covers this many jobs."""
 BLOCKS = 5
-"""The number of latest blocks that decide."""
+"""The decision depends on this many of the latest blocks."""
 LOST_BLOCKS, WON_BLOCKS = 4, 3
 """If at least LOST_BLOCKS of the latest BLOCKS blocks are lost, backfill stops using predictions (see also
 LEAST_LOSS). If at least WON_BLOCKS are won, backfill uses predictions again.
@@ -89,7 +89,7 @@ class PredictionGuard:
     @property
     def ratio(self) -> float | None:
         """The slowdown with predictions divided by the slowdown with time limits, over the latest blocks.
-        None before the first block.
+        None before the first block is complete.
         """
         limits, predictions = map(sum, zip(*self.blocks, strict=True)) if self.blocks else (0.0, 0.0)
         return predictions / limits if limits else None

@@ -35,8 +35,8 @@ Run = tuple[float, int | None]
 """(run time of a job in seconds, id of its array). The id is None if the job belongs to no array."""
 
 LEARNT_ENDS = (Reason.NONE, Reason.EXIT_NONZERO, Reason.SIGNAL, Reason.TIME_LIMIT, Reason.OUT_OF_MEMORY)
-"""Reasons for an end by the program itself or by a limit of the job. The next run will probably take equally
-long.
+"""Run times are learned from ends with these reasons: the program has ended by itself, or a limit of the job
+has ended it. The next run will probably take equally long.
 """
 
 
@@ -174,8 +174,8 @@ class RuntimePredictor:
     """Predicts run times, and records how accurate predictions were. Only events of the journal change the
     predictor.
 
-    A job belongs to several groups of similar earlier jobs (see SimilarityKey): jobs of its array, jobs with
-    its command, jobs with its name and size, and jobs with its name.
+    A job belongs to several groups of similar earlier jobs (see SimilarityKey): jobs of its array; jobs with
+    its name, size and command; jobs with its name and size; and jobs with its name.
 
     1. `learn`: when a job has exited or reached a limit, add its run time to all its groups. Cancelled jobs,
        and attempts that continued from a checkpoint, are left out.
@@ -199,9 +199,9 @@ class RuntimePredictor:
         self.changed: dict[SimilarityKey, None] = {}
         """The groups of similar jobs that the next commit must write to the store."""
         self.starts: dict[str, StartScore] = {} if known is None else known.starts
-        """The accuracy of estimated starts, by method of the estimate."""
+        """The accuracy of start estimates, by the method of the estimate, such as `likely`."""
         self.rescored: dict[str, None] = {}
-        """The methods of start estimates with a changed accuracy, which the next commit must write to the
+        """The methods of start estimates whose accuracy has changed. The next commit must write it to the
         store.
         """
         self.guard: PredictionGuard | None = None if known is None else known.guard

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from controller.core.backfill.cycle import Cycle
 
 HOLDERS = 8
-"""The most jobs that a sentence about a licence names."""
+"""A sentence about a licence names at most this many jobs that hold the licence."""
 
 
 def starts_next_pass(cycle: Cycle, job: Job, now: float, placer: Placer | None = None) -> bool:
@@ -86,7 +86,7 @@ def limit_blocker(cycle: Cycle, job: Job, now: float) -> tuple[Reason, str] | No
 
 def model_quota_blocker(state: State, placer: Placer, job: Job) -> str:
     """Return a sentence about the quota of a GPU model that keeps the job from using free nodes. Return an
-    empty text if there is none.
+    empty text if there is no such quota.
     """
     full, shape = nodes_at_model_quota(state, job), placer.shape(job.ask)
     if full is None or shape is None or placer.find(job.ask, full) is not None:
@@ -159,7 +159,7 @@ def reservation_blocker(
     state: State, placer: Placer, part: PerNodeRequest, need: int, job: Job, now: float
 ) -> str:
     """Return a sentence about the operator's reservation that keeps the job from using free nodes. Return an
-    empty text if there is none.
+    empty text if there is no such reservation.
 
     `part` is the request for each node, and `need` the number of nodes.
     """
@@ -202,8 +202,8 @@ def reservation_blocker(
 
 
 def deadline_blocker(state: State, placer: Placer, job: Job, now: float) -> str:
-    """Return a sentence about the job whose deadline keeps this job from using free nodes. Return an empty
-    text if there is none.
+    """Return a sentence about another job whose deadline keeps this job from using free nodes. Return an
+    empty text if there is no such job.
     """
     shape = placer.shape(job.ask)
     if placer.pipeline.deadlines is DeadlinePolicy.NONE or shape is None:

@@ -54,7 +54,8 @@ def node_scores(placer: Placer, job: Job) -> tuple[NodeScore, ...]:
 
 def nearness_note(placer: Placer, job: Job) -> Iterator[str]:
     """Yield a text about the nodes that a waiting gang would get now: the names of the nodes, and the switch
-    that is above all of them. Yield nothing if the gang does not fit, or without [topology].
+    that is above all of them. Yield nothing if the gang does not fit, or if scheduler.toml has no table
+    [topology].
     """
     shape = placer.shape(job.ask)
     near = None if shape is None else placer.nearness_of(shape)
@@ -71,7 +72,7 @@ def nearness_note(placer: Placer, job: Job) -> Iterator[str]:
 
 def common_switch_text(placer: Placer, job: Job) -> str:
     """Return the end of a sentence that names the switch above all nodes of a running gang. Return an empty
-    text for a job on one node, or without [topology].
+    text for a job on one node, or if scheduler.toml has no table [topology].
     """
     near, nodes = placer.network, [member.allocation.node for member in job.running]
     if near is None or len(nodes) < 2:

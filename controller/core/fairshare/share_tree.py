@@ -1,6 +1,6 @@
 """The fair-share tree. The tree contains the organisations, their projects and the projects' users, each with
-a weight, limits and its use. The use of a tenant is the amount, in billing units, that its jobs have used,
-with older use counting less.
+a weight, limits and its use. The use of a tenant is the amount, in billing units, that its jobs have used;
+older use counts less.
 
 `ShareTree.version` increases when an operator sets a weight or limit, and when other tables [hours.NAME]
 change weights. Backfill and preemption then drop their cached results.
@@ -72,9 +72,9 @@ class FairShareTenant:
     below: Counter[float] = field(default_factory=Counter)
     """The number of child tenants by weight: {1.0: 3} for three child tenants of weight 1."""
     jobs: int = field(default=0, compare=False)
-    """The number of jobs that have not ended, with the jobs of all tenants below this tenant."""
+    """The number of unended jobs of this tenant and of all tenants below it."""
     active: Counter[float] = field(default_factory=Counter, compare=False)
-    """Like `below`, but only child tenants with jobs that have not ended."""
+    """Like `below`, but only for child tenants with unended jobs."""
 
     @property
     def weights(self) -> float:

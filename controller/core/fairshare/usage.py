@@ -27,7 +27,9 @@ MAX_UNITS = 1e12
 BUCKETS = 60
 """A sliding window is divided into this many parts."""
 ROUNDING = 1e-9
-"""A rate of use below this is only a rounding error, which remains after all charges were subtracted."""
+"""A rate of use below this number is set to 0: it is only a rounding error, which remains after all charges
+were subtracted.
+"""
 
 
 @dataclass(slots=True)

@@ -28,8 +28,8 @@ from wire.names import Reason
 HORIZON_S = 10 * 365 * 86_400.0
 """A forecast looks at most this many seconds ahead. Jobs without a time limit may run even longer."""
 MAX_IDLE_TURNS = 3
-"""The forecast ends when each reservation has begun and ended this many times, on average, without a start
-of a job.
+"""The forecast ends when each operator's reservation has begun and ended this many times, on average, without
+a start of a job.
 """
 MAX_STEPS = 100_000
 """A forecast has at most this many steps, so that it always ends."""

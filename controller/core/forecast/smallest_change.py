@@ -27,12 +27,13 @@ from wire.names import GpuHealth
 from wire.text import printable
 
 MAX_EDITS = 3
-"""The most suggestions that change the job's spec."""
+"""At most this many suggestions change the job's spec."""
 MOST_NODES = 4
-"""The most drained nodes, and the most cordoned GPUs of one node, for which a resume is tried."""
+"""A resume is tried for at most this many drained nodes, and for at most this many cordoned GPUs of one node.
+"""
 MOST_SINGLES = 4
-"""A waiting job may lack quota or a licence. The search then tries the preemption of one running job. This is
-the largest number of running jobs that it tries.
+"""If a waiting job lacks quota or a licence, the search tries to preempt single running jobs. It tries at
+most this many.
 """
 ACTOR = "root"
 

@@ -30,7 +30,7 @@ class PluginFault:
 
 @dataclass(slots=True)
 class CircuitBreaker:
-    """Records failures of plugins, and decides if a plugin may be called.
+    """Records failures of plugins, and decides whether a plugin may be called.
 
     1. A plugin that fails is not called again in the same scheduling cycle. The engine uses a fixed result
        instead. For example, a failing filter rejects all nodes, unless it has `on_error = "pass"`.

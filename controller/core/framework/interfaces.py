@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 class Filter(Protocol):
-    """Decides which nodes can hold a request. A filter must be deterministic and must not change anything.
+    """Decides which nodes can hold a request. A filter must be deterministic, and it must not change its
+    arguments.
 
     A filter with `static: ClassVar[bool] = True` depends only on labels, taints and the hardware of nodes.
     Its results are cached for all jobs with equal requests until labels, taints or hardware change. When jobs
@@ -35,8 +36,8 @@ class Filter(Protocol):
         ...
 
     def concerns(self, part: PerNodeRequest) -> bool:
-        """Return whether this filter can reject any node for the request. If the result is False, `keep` is
-        not called.
+        """Return whether this filter can reject a node for the request. If the result is False, `keep` is not
+        called.
         """
         ...
 
@@ -113,7 +114,7 @@ class PreemptionGuards:
     max_per_job: int = 3
     cooldown_s: float = 900.0
     rate: int = 100
-    """The greatest number of preemptions within any `window_s` seconds."""
+    """At most this many jobs are preempted within any `window_s` seconds."""
     window_s: float = 3_600.0
     preemptible: bool = True
     """False: the queue of the job protects the job from every preemption and every move."""

@@ -52,12 +52,12 @@ class DynamicOrderChain:
 
     @property
     def weighs_queues(self) -> bool:
-        """True if one of the two orders uses the priority of the job's queue as a factor."""
+        """True if at least one of the two orders uses the priority of the job's queue as a factor."""
         return weighs_queues(self.first) or weighs_queues(self.second)
 
     @property
     def compares_shares(self) -> bool:
-        """True if one of the two orders compares the use of tenants."""
+        """True if at least one of the two orders compares the use of tenants."""
         return compares_shares(self.first) or compares_shares(self.second)
 
     def rank(self, job: Job) -> tuple[float, ...]:

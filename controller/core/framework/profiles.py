@@ -1,5 +1,5 @@
-"""Scheduler profiles. Each is a scheduling policy for some jobs on some nodes, like a partition with its own
-settings.
+"""Scheduler profiles. A profile is a scheduling policy for some jobs on some nodes, like a partition with its
+own settings.
 """
 
 from __future__ import annotations

@@ -215,8 +215,8 @@ class AgentReports:
     def _after_member_exits(
         self, job: Job, nodes: Iterable[str], now: float, *, in_hello: bool = False
     ) -> None:
-        """Handle the end of the members of a gang on these nodes. `in_hello`: the agent reported the end when
-        it connected.
+        """Handle the end of the members of a gang on these nodes. `in_hello` is True if the agent reported
+        the end in its hello.
 
         1. Order the GPU resets that had to wait for the end of the job.
         2. Record a node as disconnected if its agent reported that the host cannot run jobs (NODE_UNFIT).
@@ -262,7 +262,7 @@ class AgentReports:
         return True
 
     def _finish_attempt(self, job: Job, now: float) -> None:
-        """Record the outcome of an attempt whose members have all ended. The job ends or is queued again."""
+        """Record the outcome of an attempt whose members have all ended: the job ends, or is queued again."""
         if was_preempted(job):
             self._record(JobPreempted(job.id, now, job.attempt, job.stopped_by, job.unsaved(now)))
             detail = f"preempted by {job.stopped_by}"

@@ -56,7 +56,7 @@ class _Share:
 
 
 class DefaultSizes:
-    """Fills in the CPU and memory that a job did not request, when it is submitted or changed.
+    """Fills in the CPU and memory that a job does not request, when the job is submitted or changed.
 
     Algorithm for an amount of CPU or memory that is 0 in the spec
     1. A best-effort job gets the fixed small sizes of BEST_EFFORT.
@@ -108,8 +108,8 @@ class DefaultSizes:
         return self._last[2]
 
     def _sizes_of(self, spec: JobSpec, placer: Placer) -> Mapping[str, Any]:
-        """Return the missing CPU and memory of the spec, and in `by_default` the source of each. The result
-        is cached for all jobs with an equal request.
+        """Return values for the missing CPU and memory of the spec, and for `by_default`, which names the
+        source of each value. The result is cached for all jobs with an equal request.
         """
         limits = spec.cpu_limit_milli, spec.memory_limit_mib
         asked = placer, request_of(spec), spec.queue, spec.best_effort, limits

@@ -38,7 +38,7 @@ class TokenCommands:
         return DONE
 
     def revoke(self, given: access_inputs.RevokeToken, now: float) -> Reply:
-        """Remove a token."""
+        """Revoke a token: it is removed and no longer accepted."""
         token = self._state.tokens.by_id.get(given.id)
         if token is None:
             return Refusal("not_found", "there is no such token", "token", "corral token list shows all.")

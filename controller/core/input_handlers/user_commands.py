@@ -61,7 +61,7 @@ MOST_POOL_NODES = 16
 are considered.
 """
 MAX_KEY = 200
-"""The most characters of an idempotency key (a client's id of a submit)."""
+"""An idempotency key (a client's id of a submit) has at most this many characters."""
 
 
 class UserCommands:
@@ -120,8 +120,8 @@ class UserCommands:
         return Accepted(tuple(range(first, first + len(indices))), project_notes(given.spec, spec))
 
     def note_size(self, job: int, spec: JobSpec) -> None:
-        """Store the id of a new job if its default sizes are provisional. They are computed again when a
-        suitable node joins.
+        """Remember a new job if its default CPU or memory is provisional. The default is computed again when
+        a suitable node joins.
         """
         self._sizes.note(job, spec)
 

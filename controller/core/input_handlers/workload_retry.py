@@ -17,8 +17,8 @@ from wire.names import JobState, Reason
 from wire.workload.spec import array_text
 
 ELEMENTS = 500
-"""The most elements of one new array. A greater array would make `JobSpec.array` (the text with the indices)
-long, and each job of the array stores this text.
+"""A new array has at most this many elements, because each job of an array stores `JobSpec.array`, the text
+with the indices of all elements.
 """
 
 

@@ -123,7 +123,8 @@ class DueJobs:
                 self.failures[job.workload] = job.id
 
     def settle(self, now: float) -> None:
-        """Make all decisions that are due. Repeat this until nothing changes any more.
+        """Make all decisions that recorded events have made necessary. Repeat this until no further decision
+        is necessary.
 
         1. Cancel the waiting jobs of workloads that stop after a failure.
         2. Record which dependencies are met or can never be met.
@@ -263,7 +264,7 @@ def _next_due(job: Job) -> float:
 
 def _gives_up_at(job: Job) -> float:
     """Return the time at which a job in the queue is ended because its wait reaches `start_within_s` seconds.
-    Return NEVER without this setting.
+    Return NEVER if `start_within_s` is not set.
     """
     within = job.spec.start_within_s
     return NEVER if within is None else job.ready_at + within

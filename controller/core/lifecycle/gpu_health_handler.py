@@ -107,8 +107,8 @@ class GpuHealthHandler:
         return DONE
 
     def on_offqueue_end(self, name: str, uuid: str, now: float) -> None:
-        """Order a check of a GPU that waits for one, because the last off-queue process (a process of no job)
-        on the GPU has ended.
+        """If the GPU waits for a check, order the check now, because the last off-queue process (a process of
+        no job) on the GPU has ended.
         """
         node, gpu = self._find(name, uuid)
         if node is not None and gpu is not None:
@@ -259,8 +259,9 @@ class GpuHealthHandler:
             self._order(SendToNode(node.name, CheckGpu(gpu.uuid, max(0.0, seen.due - now))))
 
     def _order_reset(self, node: Node, gpu: GpuFacts, seen: GpuCondition, now: float) -> None:
-        """Order a reset if the GPU needs one and a reset command is configured. Order none while a job holds
-        a part of the GPU, because the reset would end the job. Order none for a GPU in MIG mode.
+        """Order a reset of the GPU if it needs a reset and a reset command is configured. Order no reset
+        while a job holds a part of the GPU, because the reset would end the job. Order no reset of a GPU in
+        MIG mode.
         """
         if seen.needs != "reset" or not self._policy.reset or gpu.mig:
             return

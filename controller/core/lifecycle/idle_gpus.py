@@ -25,7 +25,7 @@ class IdleAction(enum.Enum):
     """The action for a job whose GPUs are still idle when the grace time after its idle flag is over."""
 
     FLAG = "flag"
-    """The job is only flagged and goes on."""
+    """An idle job is only flagged, and continues."""
     REQUEUE = "requeue"
     """An idle job saves a checkpoint if possible, and is queued again with its old priority and age."""
     CANCEL = "cancel"
@@ -47,7 +47,7 @@ class IdlePolicy:
     keep`). Operators may order a longer time.
     """
     of_queues: Mapping[str, IdlePolicy] = field(default_factory=dict)
-    """The settings of each queue that has its own settings, by the name of the queue."""
+    """By queue name, the settings of the queues that have their own settings."""
 
     def of(self, queue: str) -> IdlePolicy:
         """Return the settings for the jobs in a queue."""

@@ -21,7 +21,9 @@ from wire.names import JobState, Reason
 from wire.text import duration
 
 MOST_OUTDATED = 10_000
-"""At most about this many entries of ended jobs stay on the heap of planned warnings."""
+"""About this many entries of ended jobs may stay on the heap of planned warnings. When there are more, these
+entries are removed.
+"""
 LEAST_LEAD_S = 1.0
 """The least time, in seconds, between a warning and the end of the job. A warning that would come later is
 not given.
@@ -163,8 +165,8 @@ class LimitWarnings:
 
 
 def limit_end(job: Job) -> float:
-    """Return the time at which the time limit ends the running job. Return NEVER if the limit will not end
-    the job.
+    """Return the time at which the time limit ends the job. Return NEVER if it will not end the job, because
+    the job is not running, is being stopped already, or has no limit.
     """
     if job.state is not JobState.RUNNING or job.started_at is None or job.stopping is not None:
         return NEVER

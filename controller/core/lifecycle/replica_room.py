@@ -18,9 +18,13 @@ from controller.core.state.state import State
 from wire.names import JobState, Reason
 
 KEPT_ROOM = "kept-room"
-"""The strategy name in the event that nominates a replica during its wait for a restart."""
+"""The strategy name in the event that keeps the former resources of a replica while the replica waits for its
+restart.
+"""
 SUCCESSOR = "service"
-"""The strategy name in the event that nominates a new replica for the resources of the old replica."""
+"""The strategy name in the event that keeps the resources of an old replica for the new replica that replaces
+it.
+"""
 _NOT_THERE = (*HARDWARE_ENDS, Reason.GPU_HELD, Reason.NODE_UNFIT, Reason.PREEMPTED, Reason.EVICTED)
 """Reasons for the end of an attempt after which no resources are kept for the next attempt, because it must
 not, or need not, run on the same node.

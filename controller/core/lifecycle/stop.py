@@ -24,7 +24,7 @@ from wire.names import Reason
 
 
 class ProfileLookup(Protocol):
-    """Returns the preemption settings and the placer of a job's scheduler profile."""
+    """An object that knows the preemption settings and the placer of each job's scheduler profile."""
 
     def guards_of(self, job: Job) -> PreemptionGuards:
         """Return the limits that protect the job from preemption."""

@@ -1,1 +1,1 @@
-"""Job, request, inputs, events and effects: the vocabulary of the engine, and the job state machine."""
+"""The data types of the engine: job, request, inputs, events and effects. Also the states of a job."""

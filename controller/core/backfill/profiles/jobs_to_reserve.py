@@ -73,8 +73,8 @@ def jobs_to_reserve(cycle: Cycle, now: float) -> dict[int, RowSet | None]:
 
 
 def reserved_behind(cycle: Cycle, number: int) -> list[int]:
-    """Return the jobs with a backfill reservation that are behind job `number` in the queue. A start of job
-    `number` may delay these jobs, because job `number` comes before them.
+    """Return the ids of the jobs with a backfill reservation that are behind job `number` in the queue. A
+    start of job `number` may delay these reservations.
     """
     queue, reserved = cycle.queue, () if cycle.shared is None else cycle.shared.reservations.by_job
     entries = [queue.entry(each) for each in reserved if each in queue]

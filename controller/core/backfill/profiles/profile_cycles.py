@@ -22,7 +22,7 @@ from controller.core.preemption.scavengers import Scavengers
 from controller.core.state.state import State
 
 PASSES_MOST = 4
-"""The most scheduling cycles of each scheduler profile in one call of `run`."""
+"""In one call of `run`, each scheduler profile has at most this many scheduling cycles."""
 
 
 class ProfileCycles:
@@ -95,8 +95,8 @@ class ProfileCycles:
         return guards if rule is None else guards_in_queue(guards, rule)
 
     def run(self, now: float, apply: Apply) -> None:
-        """Run the cycles of all scheduler profiles. `apply` applies each event to the state before the next
-        decision.
+        """Run the cycles of all scheduler profiles. Each event is given to `apply` at once, which applies it
+        to the state, so that the next decision is based on it.
         """
         # Record longer predictions (step 1 in the docstring of this class).
         outlived = self._outlived_predictions(now) if self._replaces_limits else []
@@ -174,8 +174,8 @@ class ProfileCycles:
             cycle.reservations.forget(job)
 
     def victim_changed(self, job: int, preemptible_at: float) -> None:
-        """Record that a running job has changed. Waiting jobs may now be able to preempt this job, or its
-        preemption may now lose more or less work.
+        """Update cached data about victims after a change of a running job: more waiting jobs may now be able
+        to preempt this job, or its preemption may now lose more or less work.
 
         `preemptible_at` is the time from which waiting jobs that could not preempt the job before may preempt
         it; NEVER if there are no such jobs.

@@ -68,12 +68,12 @@ class SharedReservations:
         return self._table.edition
 
     def reservation_of(self, job: int) -> BackfillReservation | None:
-        """Return the backfill reservation of a job of this scheduler profile, or None."""
+        """Return the backfill reservation of a job of this scheduler profile; None if the job has none."""
         return self.reservations.by_job.get(job)
 
     def can_reserve(self, job: Job, rows: RowSet | None, now: float) -> bool:
-        """Return whether the job has, or could get, a backfill reservation that uses only nodes in `rows`.
-        None: all nodes.
+        """Return whether the job has, or could get, a backfill reservation that uses only nodes in `rows`. If
+        `rows` is None, all nodes are allowed.
         """
         return self.reservations.can_reserve(job, rows, now)
 

@@ -51,8 +51,8 @@ class DeadlineGuard:
         self._limits = limits
         self._placer = placer
         self.reserved: list[EasyReservation] | None = None
-        """The deadline reservations, the earliest latest start first. None until the cycle needs the
-        reservations for the first time.
+        """The deadline reservations, sorted by latest start. None until the cycle needs the reservations for
+        the first time.
         """
         self._doubted: dict[int, bool] = {}
         """For each job with a deadline that this cycle has examined, by job id: True if it will probably miss
@@ -113,7 +113,7 @@ class DeadlineGuard:
         return barred
 
     def take(self, job: Job, shape: Shape, place: Placement, now: float) -> None:
-        """Record that a job is about to start. The deadline reservations can then spare less for the next
+        """Record that a job is about to start: reduce what the deadline reservations can spare for further
         jobs.
 
         Call this before the JobPlaced event is applied to the state.
@@ -125,8 +125,8 @@ class DeadlineGuard:
             reserved.take_licences(job.ask.licences)
 
     def warnings(self, now: float) -> Iterator[DeadlineAtRisk]:
-        """Yield an event for each waiting job with a deadline whose outlook has changed. The event says that
-        the job will now probably miss its deadline, or that it can now meet its deadline.
+        """Yield an event for each waiting job that will now probably miss its deadline and could meet it
+        before, or that can now meet its deadline and could not before.
         """
         if self._queue.by_latest_start:
             self._reservations(now)

@@ -137,7 +137,9 @@ class QuotaReservations:
                 return
 
     def delay_of(self, job: Job, now: float) -> QuotaReserved | None:
-        """Return the first quota reservation that a start of the job would delay; None if there is none."""
+        """Return the first quota reservation that a start of the job would delay; None if it would delay no
+        reservation.
+        """
         if not self._by_limit or self._version != self._state.quotas.version:
             return None
         need = self._limits.need(job)

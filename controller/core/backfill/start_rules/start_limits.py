@@ -25,7 +25,7 @@ from wire.names import Reason
 Stop = TenantAtLimit | HoursClosed | BudgetSpent | GpusKept | ReservationClosed
 """A limit other than a quota that can keep a job from starting."""
 StartLimit = LimitExceeded | Stop
-"""A limit that can keep a job from starting."""
+"""A quota, or another limit (`Stop`), that can keep a job from starting."""
 
 
 def _all_gpus(_duration: float, _now: float) -> dict[int, int]:
@@ -84,7 +84,7 @@ class StartLimits:
     def _stopped(self, job: Job, now: float) -> Stop | None:
         """Return the limit other than a quota that keeps the job from starting: the reservation that the job
         names, the start hours of its queue, the used-up budget of its project, GPUs kept for other queues, or
-        a reached fair-share limit. Return None if no such limit does.
+        a reached fair-share limit. Return None if no such limit keeps the job from starting.
         """
         state = self._state
         if job.claim and job.reason is Reason.MOVING:
@@ -176,7 +176,7 @@ class StartLimits:
         return next(iter(full.values())) if full and len(full) == len(needs) else None
 
     def need(self, job: Job, nodes: int | None = None) -> Amount:
-        """Return the amounts by which the quota usage of the job's tenants grows when the job runs.
+        """Return the amounts that the job adds to the quota usage of each of its tenants when it runs.
 
         `nodes` is the number of nodes on which the job runs, if that is less than `--nodes`.
         """

@@ -56,7 +56,8 @@ class StartSearch:
         return barred if shape is None else self._guard.kept_from(job, shape, barred, now)
 
     def find(self, job: Job, now: float) -> Placement | None:
-        """Return the best placement on as many nodes as the job requests. Return None if there is none.
+        """Return the best placement on as many nodes as the job requests. Return None if there is no such
+        placement.
 
         The placement uses no node that an operator's reservation bars, and no resources that backfill has
         reserved for other jobs. The placement may use resources that another job needs to meet its deadline.
@@ -69,9 +70,9 @@ class StartSearch:
     def find_fewer(self, job: Job, now: float) -> Placement | None:
         """Return a placement on fewer nodes than the job requests, or None.
 
-        The placement has as many free nodes as quotas and fair-share limits allow. Return None if the job has
-        no `--min-nodes`, if its wait for all nodes (the assembly time) is not over, or if too few nodes or
-        licences are free.
+        The placement has as many nodes as are free, but no more than quotas and fair-share limits allow.
+        Return None if the job has no `--min-nodes`, if its wait for all nodes (the assembly time) is not
+        over, or if too few nodes or licences are free.
         """
         if (
             job.ask.least is None

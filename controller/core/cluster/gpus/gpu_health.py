@@ -96,7 +96,9 @@ class ReadingLimits:
     slowdown_s: float = 60.0
     """A thermal or hardware slowdown counts as a fault after this many seconds without interruption."""
     memory_s: float = 60.0
-    """Used memory on a GPU without jobs and processes counts as a fault after this many seconds."""
+    """If memory of a GPU stays in use for this many seconds without any job or process on the GPU, this
+    counts as a fault.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ weight is infinite.
 """
 GRID = 2_048
 MAX_REQUESTS = 512
-"""Only this many requests, the most frequent ones, are used. All others are too rare to matter."""
+"""At most this many requests, the most frequent ones, are used. All other requests are too rare to matter."""
 
 HALVE_AT = 20_000
 """When at least this many jobs are counted, all counts are halved, so that old requests count less."""
@@ -208,7 +208,7 @@ class GpuValue:
         return worth
 
     def update(self, rows: Sequence[int]) -> None:
-        """Compute the values of the nodes in `rows` again."""
+        """Compute the values of the nodes in `rows` again, because these nodes have changed."""
         chosen = np.array(rows, dtype=np.intp)
         count, room = self._offer(chosen)
         self._count[chosen], self._room[chosen] = count, room

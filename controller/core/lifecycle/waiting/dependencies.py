@@ -126,7 +126,7 @@ class DependencyIndex:
 
 def targets_of_job(job: Job) -> list[Target]:
     """Return all pairs (display id, condition) with which another job can depend on this job. The display id
-    is that of the job or of its array, and each is combined with every condition.
+    is that of the job or of its array. Each display id is combined with every condition.
     """
     labels = (job.label,) if job.array is None else (job.label, str(job.array))
     return [(label, until) for label in labels for until in _VERBS]
@@ -195,8 +195,8 @@ def _array_outcome(elements: Iterable[Job], until: Until, pending: set[int]) -> 
 
 
 def job_outcome(job: Job, until: Until) -> bool | None:
-    """Return True if the job meets the condition `until`, False if it can never meet the condition, otherwise
-    None.
+    """Return True if the job meets the condition `until`, False if it can never meet the condition, and None
+    if this is not decided yet.
     """
     over, completed = job.state.terminal, job.state is JobState.COMPLETED
     if until is Until.OK:

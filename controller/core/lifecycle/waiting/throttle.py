@@ -19,9 +19,9 @@ from wire.names import JobState, Reason
 
 @dataclass(frozen=True, slots=True)
 class ThrottleKind:
-    """A type of group with a limit of running jobs: arrays or workloads. `group` finds the group of a job.
-    The gate `gate` keeps the job out of the queue until the job has a run slot. A job with one of the closed
-    gates `before` cannot use a run slot.
+    """A type of group with a limit of running jobs: arrays or workloads. `group` returns the id of a job's
+    group (None if the job is in no group). The gate `gate` keeps the job out of the queue until the job has a
+    run slot. A job with one of the closed gates `before` cannot use a run slot.
     """
 
     gate: Reason
@@ -81,8 +81,8 @@ class Throttle:
         return not (self.holding or self.waiting)
 
     def next_job(self) -> int | None:
-        """Return the id of the job that gets the next run slot. Return None if all run slots are taken or no
-        job waits.
+        """Return the id of the job that gets the next run slot. Return None if all run slots are taken, or if
+        no job waits for one.
         """
         heap = self._heap
         while heap and heap[0] not in self.waiting:

@@ -72,8 +72,8 @@ class MovePlanned(JobEvent):
     """A running job is moved to other nodes. The job was ordered to save a checkpoint and end. After this
     end, the job starts again in `allocations`.
 
-    `until` is the latest end of the present attempt. The move frees resources for the job `for_job`, or
-    empties the node `node`.
+    `until` is the time at which the present attempt ends at the latest. The move frees resources for the job
+    `for_job`, or empties the node `node`.
     """
 
     attempt: int

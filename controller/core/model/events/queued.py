@@ -94,13 +94,13 @@ class PriorityInherited(JobEvent):
 
     priority: int
     heir: str
-    """The display id of the job from which the priority is inherited; empty if there is none."""
+    """The display id of the job that lends the priority; empty if no priority is inherited."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartEstimated(JobEvent):
-    """An estimated start of a waiting job was shown to a user. The estimate is stored. When the job starts,
-    the estimate is compared with the real start time.
+    """The start of a waiting job was estimated with the method `kind`. When the job starts, the estimate is
+    compared with the real start time.
     """
 
     kind: str
