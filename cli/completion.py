@@ -33,7 +33,7 @@ def jobs(incomplete: str) -> list[tuple[str, str]]:
 
 def tenants(ctx: Any, incomplete: str) -> list[str]:
     """Return the users, projects or queues whose names begin with the characters typed so far. The argument
-    `scope` of the command (user, project or queue) selects one of the three.
+    `scope` of the command says which of these kinds of names is completed.
     """
     from wire.http.client import Client, Refused, Unreachable
 

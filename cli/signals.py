@@ -13,7 +13,7 @@ _HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class SignalReceived(Exception):
-    """Raised when a signal has asked this process to end."""
+    """Raised when this process has received a signal to end."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)

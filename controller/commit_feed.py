@@ -1,6 +1,5 @@
 """Passes each commit (a group of journal entries that were written together) to subscribers, such as event
-streams. A slow subscriber does not delay other subscribers.
-"""
+streams. A slow subscriber does not delay the others."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Serves waiting requests of different users in turn, so that many requests of one user do not delay those of
-other users."""
+"""Serves waiting requests of different users in turn, so that many requests of one user do not delay requests
+of other users.
+"""
 
 from __future__ import annotations
 

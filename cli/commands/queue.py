@@ -123,7 +123,7 @@ def _sort_key(sort: str, places: Mapping[int, QueuePlace]) -> Callable[[JobView]
     ids.
 
     With the word `start`, jobs that have started come first, then waiting jobs by place in the queue, then
-    all others.
+    all other jobs.
     """
     word = sort.removeprefix("-")
     if word != "start":

@@ -1,4 +1,4 @@
-"""corral demo: runs forty jobs on four simulated 8-GPU hosts, and then removes all files of the demo."""
+"""corral demo: runs about forty jobs on four simulated 8-GPU hosts, and then removes its files."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def demo(
         bool, switch("--web", "Show the terminal UI in a web browser: print a link, and run until Ctrl-C.")
     ] = False,
 ) -> int:
-    """Run a demo cluster: a controller, four simulated 8-GPU hosts, and forty jobs of five users.
+    """Run a demo cluster: a controller, four simulated 8-GPU hosts, and about forty jobs of five users.
 
     All files are in a temporary directory, and all processes end with the demo. On a terminal the demo opens
     the terminal UI; without a terminal it ends after less than a minute.

@@ -89,5 +89,5 @@ PARTS = (
 
 
 def extra_jobs() -> Iterator[Part]:
-    """Yield, without end and in a cycle, the submits of the demo whose jobs complete."""
+    """Yield the submits of the demo whose jobs complete. After the last submit, begin again."""
     return cycle(part for part in PARTS if part.ends is JobState.COMPLETED)

@@ -1,4 +1,6 @@
-"""The operator of the demo: sets quotas, shares and a reservation, and takes a broken GPU out of service."""
+"""The operator of the demo: sets quotas and shares, makes reservations, and takes a broken GPU out of
+service.
+"""
 
 from __future__ import annotations
 

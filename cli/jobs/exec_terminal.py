@@ -37,9 +37,9 @@ def run(job: JobName, command: tuple[str, ...], node: str, terminal: bool) -> in
 
 
 def needs_terminal(terminal: bool | None) -> bool:
-    """Return True if the command should get a terminal. Without --tty or --no-tty, the command gets a
-    terminal if stdin and stdout are terminals. Raise CommandError for --tty if stdin is not a terminal,
-    because the command would never see the end of its input, and would wait for ever.
+    """Return True if the command should get a terminal. Without --tty or --no-tty (`terminal` is None), the
+    command gets a terminal if stdin and stdout are terminals. Raise CommandError for --tty if stdin is not a
+    terminal, because the command would never see the end of its input, and would wait for ever.
     """
     if terminal is None:
         return is_terminal(0) and is_terminal(1)

@@ -1,4 +1,4 @@
-"""Sends one request for each of several items. A refused request does not stop the others."""
+"""Sends one request for each of several items. A refused request does not stop the other requests."""
 
 from __future__ import annotations
 

@@ -13,7 +13,9 @@ from cli.flags import FlagGroup, option
 
 @dataclass(frozen=True)
 class OwnerFilter(FlagGroup):
-    """The user, the project and the queue whose jobs are shown. An empty field selects all jobs."""
+    """The values of --user, --project and --queue, which select the jobs to show. An empty value selects all
+    jobs.
+    """
 
     user: Annotated[str, option("--user", "NAME", "Only jobs of this user. Default: all jobs.")] = ""
     project: Annotated[
@@ -41,7 +43,7 @@ class OwnerFilter(FlagGroup):
 
 @dataclass(frozen=True)
 class JobFilter(OwnerFilter):
-    """The jobs that a list shows, also by their node and their name."""
+    """The values of --user, --project, --queue, --node and --name, which select the jobs to show."""
 
     node: Annotated[
         str,

@@ -1,4 +1,4 @@
-"""Selects the jobs that a command line names: 7, 7_3, 7_[0-9], 1-3, user:ada, last, all, --mine."""
+"""Selects the jobs that a command's arguments name: 7, 7_3, 7_[0-9], 1-3, user:ada, last, all, --mine."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class Changes:
 
     def _keep(self, action: str, target: str, spec: Mapping[str, Any] | None, what_if: str) -> str:
         """Keep a planned change, and return its id. `what_if` is the id of the what-if answer with its
-        effects: the controller refuses the change if it would now have other effects.
+        effects: the controller refuses the change if its effects have changed since this answer.
         """
         now = time.monotonic()
         self._planned = {id: each for id, each in self._planned.items() if each.expires_at >= now}

@@ -50,7 +50,7 @@ class Format:
     path: JsonPath | None = field(default=None, compare=False)
     """The template of -o jsonpath=TEMPLATE."""
     choice: RowChoice | None = field(default=None, compare=False)
-    """The order of the rows and the columns that the user has chosen."""
+    """The values of --sort and --columns; None if the user has written neither."""
 
     @property
     def is_data(self) -> bool:

@@ -54,7 +54,7 @@ _OPTIONS = (
 
 @dataclass(frozen=True)
 class RowChoice:
-    """The order of the rows and the columns that the user has chosen with --sort and --columns."""
+    """The values of --sort and --columns: the order of the rows, and the names of the shown columns."""
 
     sort: str = ""
     columns: str = ""
@@ -94,7 +94,8 @@ def list_command(command: Callable[..., int] | None = None, *, sort: bool = True
 
     1. The order and the columns become part of `output`; `Table.show` uses them.
     2. With --watch, run the command again and again. Collect its output, and print all of it when the command
-       has ended. While the controller does not answer, print the reason and try again.
+       has ended. If the controller does not answer, print the reason and try again; in the first run, raise
+       the error.
     """
     if command is None:
         return lambda each: list_command(each, sort=sort)

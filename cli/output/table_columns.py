@@ -210,7 +210,7 @@ def ecc(gpu: GpuView) -> str:
 
 
 def idle(gpu: GpuView) -> str:
-    """Return a text with the time for which an allocated GPU has had no load."""
+    """Return a text with the time for which an allocated GPU has had no load; "-" if the GPU is not idle."""
     return "-" if gpu.idle_since is None else duration(max(0.0, time.time() - gpu.idle_since))
 
 

@@ -64,7 +64,7 @@ class LostNodes:
             self._simulation.tell(agent_inputs.NodeSilent(name, now - lost_at))
 
     def connect(self, name: str, facts: NodeFacts) -> None:
-        """Connect the agent of a lost node or of a new one, and report all attempts that the agent has."""
+        """Connect the agent of a lost node or of a new node, and report all attempts that the agent has."""
         simulation = self._simulation
         self.lost_at.pop(name, None)
         attempts = simulation.agents.on_node(name)

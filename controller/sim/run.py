@@ -40,7 +40,7 @@ _OFTEN = 500
 _ALL = 1_000_000
 SHORTEST_STEP_S, LONGEST_STEP_S, STEPS = 1.0, 1_800.0, 500
 """The causes of idle GPUs are sampled at about STEPS times between the first and the last submit. The time
-between two samples is at least SHORTEST_STEP_S and at most LONGEST_STEP_S.
+between two samples is at least SHORTEST_STEP_S and at most LONGEST_STEP_S seconds.
 """
 PREDICTED = "+predicted"
 """Suffix of the name of a policy in which backfill uses predicted run times instead of time limits."""

@@ -285,8 +285,8 @@ class Simulation:
         The simulation continues while a callback is scheduled or a timer of the engine is left. With a
         recurring reservation, or with quotas that change with the hour ([hours.NAME]), timers are always
         left. In this case, the simulation ends after QUIET_STEPS plus `changes_per_week` successive steps
-        without a callback. Without a recurring reservation, it also ends when neither a callback nor a job is
-        left.
+        without a callback. If there is no recurring reservation, but [hours.NAME], it also ends when neither
+        a callback nor a job is left.
         """
         if self._heap:
             self._quiet_steps = 0
@@ -314,7 +314,7 @@ class Simulation:
         return True
 
     def run_pass(self) -> None:
-        """Run one scheduling cycle, and another one after each cycle that preempted jobs.
+        """Run a scheduling cycle, and repeat it as long as the last cycle has preempted jobs.
 
         A virtual job ends at its stop, so the preempting job starts in the next scheduling cycle.
         """

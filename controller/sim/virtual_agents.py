@@ -80,8 +80,9 @@ class VirtualAgents:
         return started, runtime - (now - since)
 
     def stop(self, nodes: Iterable[str], order: Stop, now: float) -> AttemptReports:
-        """Stop an attempt on these nodes at once, with a checkpoint if the job can save one. Return the
-        agents' reports."""
+        """Stop an attempt on these nodes at once, with a checkpoint if the order gives the job time to save
+        one. Return the agents' reports.
+        """
         key = order.job, order.attempt
         known = self._attempts.setdefault(key, {})
         reports: AttemptReports = {}

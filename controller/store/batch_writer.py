@@ -98,8 +98,9 @@ class BatchWriter:
 
 
 def chained(head: Head, entries: Collection[JournalEntry]) -> tuple[Head, list[Record]]:
-    """Return the newest of these new journal entries, and the column values of all of them. `head` is the
-    entry before them. Raise ValueError if their numbers do not follow that of `head`.
+    """Compute the hashes of new journal entries, which follow the entry `head`. Return the number and hash of
+    the newest entry, and the column values of all these entries. Raise ValueError if their numbers do not
+    continue that of `head`.
     """
     seq, digest = head
     chained = []

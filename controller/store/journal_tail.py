@@ -28,8 +28,8 @@ def read_meta(place: Backend, connection: Connection) -> dict[str, str]:
 
 
 def find_head(place: Backend, connection: Connection, start: Head) -> Head:
-    """Check the hash chain of the last TAIL journal entries. Return the newest entry. Raise a StoreFailure if
-    an entry does not fit.
+    """Check the hash chain of the last TAIL journal entries. Return the number and hash of the newest entry.
+    Raise a StoreFailure if an entry does not fit.
 
     `start` precedes the first journal entry that is not deleted.
     """
@@ -47,7 +47,7 @@ def find_head(place: Backend, connection: Connection, start: Head) -> Head:
 
 @contextmanager
 def _transaction(connection: Connection) -> Iterator[None]:
-    """Context manager that uses the open transaction of the connection, or begins a new one."""
+    """Context manager that uses the open transaction of the connection, or begins a new transaction."""
     if connection.in_transaction():
         yield
     else:

@@ -18,7 +18,9 @@ Row = JournalEntry | JobRow | NodeRow | NoteRow
 Sealed = TypeVar("Sealed", NodeRow, NoteRow)
 
 CHANGING = ("project", "queue", "name", "state", "ended_at", "body", "seal")
-"""The columns of a job that an update without a spec writes. The indexes of other columns need no change."""
+"""The columns of a job that are written if the new row has no spec. The indexes of other columns then need no
+change.
+"""
 
 # The columns of each table have the names and the order of the fields of the row class, such as JobRow. The
 # columns with hashes or checksums come last.

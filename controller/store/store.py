@@ -96,7 +96,7 @@ class Store(StoreLeadership):
         entries and rows are on disk.
 
         If a job's row has a `spec`, all its columns are written. If `spec` is None, only the columns
-        `records.CHANGING` are written, and all others keep their stored values.
+        `records.CHANGING` are written, and all other columns keep their stored values.
         """
         self._must_work()
         head, entries = chained(self._head, batch.entries)
@@ -149,7 +149,7 @@ class Store(StoreLeadership):
         self._base = base or self._base
 
     def close(self) -> None:
-        """Close all connections and release the lock."""
+        """Close all connections, and release the lock or the lease."""
         if self._leads_with is not None:
             self._leads_with.close()
         self._place.close()

@@ -114,7 +114,7 @@ class ControllerCounters:
                 self.failures.update(how.failure for how in event.exits.values() if how.failure)
 
     def passed(self, at: float, seconds: float, placed: int) -> None:
-        """Count a scheduling cycle."""
+        """Count a scheduling cycle that began at the time `at` and placed `placed` jobs."""
         self.cycles.add(seconds)
         self.last_pass = SchedulingPass(at, seconds, placed)
 

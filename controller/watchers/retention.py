@@ -23,9 +23,9 @@ AT_ONCE = 200
 ENTRIES_AT_ONCE = 1_000
 LEAST = 1_000
 """Journal entries are deleted only if at least this many of them are too old or above the limit. This many of
-the newest entries always stay, also if they are too old or if `journal_entries` is smaller. Each start of the
-controller checks the hashes of these entries, and a client that follows the events can connect again after a
-short interruption.
+the newest entries are never deleted, even if they are too old or if `journal_entries` is smaller. Each start
+of the controller checks the hashes of these entries, and a client that follows the events can connect again
+after a short interruption.
 """
 DAY_S = 86_400.0
 

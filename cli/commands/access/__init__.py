@@ -1,1 +1,1 @@
-"""The commands about access: tokens, the caller, and the login."""
+"""The commands about access: tokens, and the user and role of the caller."""

@@ -1,1 +1,1 @@
-"""The commands corral nodes and corral gpus."""
+"""The commands corral nodes, corral gpus, corral engines and corral maintain."""

@@ -131,7 +131,7 @@ def drain(
     why: Annotated[str, option("--why", "TEXT", "The reason, for users and other operators.")] = "",
     output: Output = Format.TABLE,
 ) -> int:
-    """Start no more jobs on an execution engine. Its running jobs continue."""
+    """Drain an execution engine: no more jobs start there. Its running jobs continue."""
     view = Client().drain_engine(name, why)
     engine_table().show_changed(output, view, f"{printable(view.name)} is drained: {printable(view.drained)}")
     return 0
@@ -139,7 +139,7 @@ def drain(
 
 @app.command(epilog=examples("corral engines resume slurm"))
 def resume(name: Name, output: Output = Format.TABLE) -> int:
-    """Start jobs on a drained execution engine again."""
+    """Resume a drained execution engine, so that jobs start there again."""
     view = Client().resume_engine(name)
     engine_table().show_changed(output, view, f"{printable(view.name)} gets jobs again")
     return 0

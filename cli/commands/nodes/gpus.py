@@ -100,7 +100,7 @@ def is_empty(gpu: GpuView) -> bool:
 
 def seems_hung(gpu: GpuView) -> bool:
     """Return whether the GPU reports a high load but draws little power. Return False for a MIG instance,
-    because its power reading is that of the whole GPU, and if the node is not connected.
+    because its power reading is that of the whole GPU. Also return False if the node is not connected.
     """
     busy = gpu.heard and not gpu.mig and gpu.utilisation >= HUNG_LOAD
     return busy and 0 < gpu.power_w < gpu.power_limit_w * HUNG_POWER / 100

@@ -45,8 +45,8 @@ def _pairs(words: Iterable[str]) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     for word in words:
         name, equals, address = word.partition("=")
-        # True if the previous word is a host name without an address: the present word may be the address of
-        # this host.
+        # If the previous word is a host name without an address, the present word may be the address of this
+        # host.
         alone = bool(found) and found[-1][1] == found[-1][0]
         if equals:
             found.append((name, address))

@@ -198,8 +198,9 @@ def remove(names: Names, output: Output = Format.TABLE) -> int:
 def lost(names: Names, yes: YesLost = False) -> int:
     """Declare nodes lost, after you have switched them off or checked that no job runs on them.
 
-    Jobs with --on-node-lost manual or requeue-after-lease are queued again at once; all other jobs of these
-    nodes end as failed. If a job still runs on a lost node, the job may run twice.
+    Jobs with --on-node-lost manual or requeue-after-lease are queued again at once. All other jobs of these
+    nodes end as failed, unless their --restart option queues them again. If a job still runs on a lost node,
+    the job may run twice.
     """
     question = f"Is it certain that no job runs on {', '.join(names)} any more?"
     if not yes and sys.stdin.isatty() and not confirmed(question):

@@ -1,1 +1,1 @@
-"""Commands for shares, quotas, licences, reservations, scheduler profiles and rebalancing."""
+"""Commands for projects, queues, quotas, shares, licences, reservations, services, profiles and moves."""

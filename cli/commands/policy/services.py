@@ -85,7 +85,7 @@ def restart(name: Name, output: Output = Format.TABLE) -> int:
     """Restart all replicas of a service, a few at a time.
 
     During the restart, at most max_unavailable replicas of the service are unready. If max_unavailable is 0,
-    a new replica starts before an old one ends.
+    a new replica starts before an old replica ends.
     """
     return _print_order(Client().restart_service(name), "its replicas restart one after the other", output)
 

@@ -1,1 +1,1 @@
-"""Commands that print reports: usage, events, accuracy of estimates."""
+"""Commands about the past: reports, usage and events."""

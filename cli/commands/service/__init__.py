@@ -1,1 +1,1 @@
-"""Commands for the controller, its configuration and the terminal UI."""
+"""Commands for the controller, its store and configuration, notifications, the terminal UI and MCP."""

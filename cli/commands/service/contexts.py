@@ -1,5 +1,5 @@
-"""corral config add, use, list and remove: manage contexts. A context is the address of a controller, saved
-under a name.
+"""corral config add, trust, use, list and remove: manage contexts. A context is the address of a controller,
+saved under a name.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def remove(name: Name) -> int:
 
 @list_command
 def listing(output: Output = Format.TABLE) -> int:
-    """List the named controllers, and show which one is used now."""
+    """List the saved controllers, and show which controller the commands use now."""
     known = _load()
     rows = [
         Row(name, each.url, each.ca, each.token_file, name == known.current)

@@ -132,8 +132,9 @@ class RunFlags(policy_options.PolicyFlags, policy_options.ClusterFlags):
     ] = False
 
     def overhead(self) -> tuple[float, str]:
-        """Return the start overhead of all jobs in seconds, and the column with the overhead of each job. At
-        most one of them is not empty. Raise CommandError if the flags contradict each other.
+        """Return the start overhead of all jobs in seconds, and the name of the column with the overhead of
+        each job. At least one of the two is not set (0 or empty). Raise CommandError if the flags contradict
+        each other.
         """
         if self.unknown_durations and self.clairvoyant:
             raise CommandError(

@@ -146,8 +146,8 @@ def _saves(spec: JobSpec) -> str:
 
 
 def _gang(spec: JobSpec) -> str:
-    """Return a text with the fewest nodes on which the job starts, and the effect of a failure on one
-    node.
+    """Return a text with the gang options of the job, such as the fewest nodes on which it starts and the
+    effect of a failed gang member; empty if all have their default values.
     """
     gang, parts = spec.gang, []
     if gang.min_nodes is not None:

@@ -26,7 +26,8 @@ def png_of(svg: str) -> bytes:
     """Return the SVG image as a PNG image of the same size. Raise CommandError if this host has no renderer,
     or if the renderer fails.
 
-    The renderers are tried in this order: rsvg-convert, resvg, inkscape, and Chromium without a window.
+    The first installed renderer in this order is used: rsvg-convert, resvg, inkscape, and Chromium without a
+    window.
     """
     found = next(
         ((path, words) for name, words in _renderers().items() if (path := shutil.which(name))), None

@@ -1,4 +1,5 @@
-"""Counters since the start of the controller: jobs, scheduling cycles, commits, requests, plugins."""
+"""Metrics that count since the start of the controller: jobs, scheduling cycles, commits, requests,
+plugins."""
 
 from __future__ import annotations
 

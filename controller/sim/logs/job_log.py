@@ -17,8 +17,8 @@ from controller.sim.trace_job import TraceJob
 class JobLog:
     """The jobs of a job log, and the invalid lines of the log, which were skipped.
 
-    The jobs of an SWF log, which request processors, are in `lines`. The jobs of a log in another format are
-    in `table`.
+    The jobs of an SWF log are in `lines`, because work() computes their requests for the simulated cluster.
+    The jobs of a log in another format are in `table`.
     """
 
     name: str
@@ -32,7 +32,9 @@ class JobLog:
     bad: list[tuple[int, str]] = field(default_factory=list)
     """The line number and the error of each invalid line that was skipped."""
     unread: list[str] = field(default_factory=list)
-    """A message for each unknown column."""
+    """The names of the columns that the simulator does not use, each with a hint if a known column has a
+    similar name.
+    """
 
     def work(self, cluster: Cluster, reading: SwfOptions) -> tuple[list[TraceJob], Counter[str]]:
         """Return the jobs to simulate on this cluster, in submit order. For an SWF log, also return how many

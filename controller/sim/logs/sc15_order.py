@@ -22,8 +22,8 @@ class Sc15Simulation(Simulation):
     """
 
     def schedule(self, when: float, rank: int, callback: Callback) -> None:
-        """Schedule a callback. At the same time, submits run before reports of agents, unlike in the base
-        class.
+        """Schedule a callback. Among callbacks with the same time, submits run before reports of agents,
+        unlike in the base class.
         """
         super().schedule(when, _RANKS.get(rank, rank), callback)
 

@@ -68,7 +68,7 @@ class RecordedAgents:
         self._as_recorded: dict[Key, AttemptStatus] = {}
         """Attempts that run as recorded, with their last reported status."""
         self._other: dict[Key, AttemptStatus] = {}
-        """All other attempts that an agent runs, with their last reported status."""
+        """All other attempts of which an agent has a status, with this last reported status."""
         self._orders: dict[Key, Start] = {}
         """Start orders of attempts that run as recorded. `predict` needs the order if the attempt later
         differs from the journal.
@@ -195,11 +195,13 @@ class RecordedAgents:
                 self._as_recorded[key] = AttemptStatus(placed.job, placed.attempt)
 
     def carry_out(self, node: str, order: Start | Go | Stop | Settle | TimeLimit) -> None:
-        """Carry out an order of the engine, such as to start or stop an attempt, if the node is connected."""
+        """Carry out an order of the engine, such as to start or stop an attempt, if the node is connected.
+        For an attempt that runs as recorded, only keep the start order.
+        """
         key = (order.job, order.attempt, node)
         if isinstance(order, Go):
-            # Ignore the order that lets a gang start: virtual gang members start together, or at the recorded
-            # time.
+            # Ignore Go, the order that lets a gang start, because virtual gang members start together or at
+            # the recorded time.
             return
         if isinstance(order, TimeLimit):
             self._limits[key] = order.time_limit_s

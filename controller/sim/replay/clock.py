@@ -33,7 +33,7 @@ class Clock:
 
     @property
     def next_at(self) -> float:
-        """Return the time of the next callback; infinity if no callback is scheduled."""
+        """Return the virtual time of the next callback; infinity if no callback is scheduled."""
         return self._heap[0][0] if self._heap else math.inf
 
     def step(self) -> bool:

@@ -31,7 +31,9 @@ from controller.sim.replay.job_durations import RecordedRun, RunRecorder
 from wire.agent.reports import NodeFacts
 
 BURST_S = 0.05
-"""Inputs that are at most this many seconds apart may have been handled in one batch, before one cycle."""
+"""Inputs that are at most this many seconds apart may have been handled in one batch, before one scheduling
+cycle.
+"""
 SOON_S = 1.0
 """If the journal shows a scheduling cycle less than this many seconds after an input, this cycle counts as
 the cycle that followed the input.
@@ -128,8 +130,8 @@ class _Reader:
                 self.steps.append(HistoryStep(at, Mark.STOP, event))
 
     def _read(self, event: Event) -> type[Any] | Mark | None:
-        """Read one journal entry. Return the kind of step whose first entry this is. Return None if the entry
-        is a further consequence of an earlier step.
+        """Read one journal entry. Return the kind of the step that this entry begins; None if the entry is a
+        further consequence of an earlier step.
         """
         shown = _mark_of(event) or input_of(event, self)
         history = self.history
@@ -184,8 +186,8 @@ def _with_quiet_cycles(steps: Sequence[HistoryStep]) -> Iterator[HistoryStep]:
     seconds after an input, the cycle changed nothing, and a step is added for it. For a burst of inputs (at
     most BURST_S seconds between two inputs, about SOON_S seconds in all), only one step is added, after the
     last input. With a step after each input, a job that was submitted and held in the same batch could start
-    in between. Because of this rule, a job may start up to SOON_S seconds too late under another
-    configuration.
+    in between. Because a burst gets only one step, a job may start up to SOON_S seconds too late under
+    another configuration.
     """
     burst: float | None = None
     for step, follower, cycle in zip(steps, [*steps[1:], None], _next_cycles(steps), strict=True):

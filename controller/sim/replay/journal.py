@@ -135,7 +135,9 @@ def _open(path: Path) -> sqlite3.Connection:
 
 
 def _name_of(connection: Connection, where: str) -> str:
-    """Return the id of the store. The hash of the first journal entry depends on this id."""
+    """Return the id of the store, on which the hash of the first journal entry depends. Raise JournalRefused
+    if the database is not a store of Corral.
+    """
     facts: dict[str, Any] = {}
     try:
         facts = {row.name: row.value for row in connection.execute(select(tables.meta))}

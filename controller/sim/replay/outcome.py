@@ -84,8 +84,8 @@ class WaitChange:
 
     @property
     def gain_s(self) -> float:
-        """Return the seconds by which the job starts earlier in the replay than in the recorded past;
-        negative if it starts later.
+        """Return the seconds by which the job waits less in the replay than in the recorded past; negative if
+        it waits longer.
         """
         return self.waited_s - self.would_wait_s
 
@@ -132,7 +132,9 @@ def _column(records: SimulatedJobs, history: History) -> ReplaySide:
 
 
 def wait_changes(history: History, replayed: ReplayResult) -> Iterable[WaitChange]:
-    """Yield the jobs that waited longer or shorter in the replay than in the recorded past."""
+    """Yield the jobs whose waits in the replay and in the recorded past differ by NOTABLE_S seconds or more,
+    each with both waits.
+    """
     for job, then in history.records.by_job.items():
         now = replayed.records.by_job.get(job)
         if now is None:

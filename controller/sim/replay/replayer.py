@@ -35,8 +35,7 @@ class Replay:
 
     `observe` is called with every event of the replay. `policies` is a function that builds a pipeline (all
     scheduling settings) from a configuration text in the journal. With `policies`, the replay repeats the
-    changes of the configuration in the journal. If `policies` is None, the replay uses `pipeline` until its
-    end.
+    changes of the configuration in the journal. If `policies` is None, the replay always uses `pipeline`.
     """
 
     def __init__(
@@ -146,7 +145,7 @@ class Replay:
 
     def _restart(self) -> None:
         """Repeat a restart of the controller: continue with a new engine that is loaded from the rows of the
-        old one. As in a real restart, backfill reservations and plans are lost.
+        old engine. As in a real restart, backfill reservations and plans are lost.
         """
         self.engine, connected = restarted(self.engine.state, self._pipeline)
         self._agents.state = self.engine.state

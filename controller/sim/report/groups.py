@@ -59,8 +59,8 @@ def by_user(run: ReportRun) -> list[JobGroup]:
 
 
 def limit_groups(groups: Sequence[JobGroup], most: int) -> list[JobGroup]:
-    """Return at most `most` groups. If there are more, keep the first `most` - 1, and combine all others into
-    one group.
+    """Return at most `most` groups. If there are more, keep the first `most` - 1, and combine all other
+    groups into one group.
     """
     if len(groups) <= most:
         return [*groups]

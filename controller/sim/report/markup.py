@@ -54,5 +54,5 @@ def _text(part: str | int) -> str:
 
 
 def _value(value: str | float) -> str:
-    # Write one decimal, because a tenth of a pixel is not visible.
+    # Write only one decimal, because a smaller difference than a tenth of a pixel is not visible.
     return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else _text(str(value))

@@ -29,8 +29,8 @@ PARTS = frozenset({"utilisation", "fragmentation", "fairness"})
 
 HIGHER = frozenset({"utilisation", "fairness"})
 NEITHER = frozenset({"jobs", "cpu_s"})
-"""Figures that do not say which run is better. For the figures in HIGHER, a higher value is better; for all
-others, a lower value.
+"""Figures that do not say which run is better. For the figures in HIGHER, a higher value is better. For all
+other figures, a lower value is better.
 """
 
 
@@ -58,15 +58,18 @@ def number(value: float) -> str:
 
 
 def percent(part: float) -> str:
-    """Return a fraction as text, such as 82 %. Values below 1 % and above 99 % have a decimal, such as
-    99.7 %."""
+    """Return a fraction as text, such as 82 %. Values below 1 % and above 99 % have a decimal, such as 99.7
+    %, except 0 % and 100 %.
+    """
     value = part * 100
     digits = 0 if 1 <= value <= 99 or value in (0, 100) else 1
     return f"{value:.{digits}f} %"
 
 
 def span_text(seconds: float) -> str:
-    """Return seconds as text, such as 2h10m. Below ten seconds the text has one decimal."""
+    """Return seconds as text, such as 2h10m. Below ten seconds, a time that is not a whole number has one
+    decimal.
+    """
     return f"{seconds:.1f}s" if 0 < seconds < 10 and seconds != int(seconds) else duration(seconds)
 
 

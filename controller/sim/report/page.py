@@ -66,7 +66,9 @@ def render(runs: Sequence[ReportRun]) -> str:
 
 
 def title_of(runs: Sequence[ReportRun]) -> str:
-    """Return the title of the page: the names of the runs, and the log if all runs have the same one."""
+    """Return the title of the page: the names of the runs, and the name of the log if all runs have the same
+    log.
+    """
     labels = [run.label for run in runs]
     named = labels[0] if len(labels) == 1 else f"{', '.join(labels[:-1])} and {labels[-1]}"
     sources = {run.source for run in runs}

@@ -35,8 +35,8 @@ def table(caption: str, heading: Sequence[str], rows: Iterable[Sequence[str]]) -
 
 
 def of_several(runs: Sequence[ReportRun], cell: str) -> list[str]:
-    """Return `[cell]` if the report has several runs, and an empty list if it has one. The cell belongs to a
-    column that names the run, which a report on one run does not have.
+    """Return `[cell]` if the report has several runs, and an empty list if it has only one run. The cell
+    belongs to a column that names the run, which a report on one run does not have.
     """
     return [cell] if len(runs) > 1 else []
 

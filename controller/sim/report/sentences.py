@@ -14,7 +14,7 @@ from wire.names import JobState
 from wire.text import duration
 
 ENOUGH = 20
-"""The summary mentions only the job sizes of which there are at least this many jobs."""
+"""The summary mentions a class of job sizes only if at least this many of its jobs have started."""
 
 
 def cluster_text(run: ReportRun) -> str:

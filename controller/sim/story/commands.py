@@ -241,8 +241,8 @@ def _refusals(simulation: Simulation, given: Input) -> list[str]:
 
 
 def _on_each(simulation: Simulation, names: Sequence[str], act: Callable[[str], list[str]]) -> Result:
-    """Call `act` for each node; it returns the messages of refusals. The result names the nodes without a
-    refusal, and has all refusals.
+    """Call `act` for each node. `act` returns the messages of refused inputs. The result names the nodes
+    without a refusal, and contains the messages of all refusals.
     """
     by_name = simulation.engine.state.nodes.by_name
     done, refused, jobs = [], [], set()

@@ -15,7 +15,8 @@ from wire.agent.reports import NodeFacts
 @dataclass(frozen=True, slots=True)
 class StoryStep:
     """One line of a story. `line` is its number in the file. `at_s` is its time in seconds, on the same scale
-    as the submit times in the job log. `when` and `words` are the time and the command, as in the file.
+    as the submit times in the job log. `when` is this time as text, such as `day 3 08:00`, and `words` is the
+    command as in the file.
     """
 
     line: int
@@ -51,8 +52,8 @@ class StoryOutcome:
 class StoryRun:
     """Carries out the steps of a story at their times in a simulation.
 
-    At the same time, jobs end and jobs are submitted first, then the step is carried out, and then a
-    scheduling cycle runs.
+    If jobs end or are submitted at the time of a step, this comes first. Then the step is carried out, and
+    then a scheduling cycle runs.
     """
 
     def __init__(self, simulation: Simulation, steps: Sequence[StoryStep]) -> None:

@@ -47,7 +47,7 @@ class Backend(Protocol):
         ...
 
     def try_open(self) -> Connection | None:
-        """Connect for writing if no other controller leads; return None if another one leads. Raise
+        """Connect for writing if no other controller leads; return None if another controller leads. Raise
         DBAPIError if the database does not answer. If the store can have only one controller, do the same as
         `open`.
         """
@@ -76,7 +76,7 @@ class Backend(Protocol):
         ...
 
     def close(self) -> None:
-        """Close all connections and release the lock."""
+        """Close all connections, and release the lock or the lease."""
         ...
 
     def insert(self, table: Table) -> Insert:

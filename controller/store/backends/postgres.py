@@ -40,8 +40,8 @@ a server in read-only mode, a transaction that was left open too long, and a loc
 class PostgresServer:
     """A database on a PostgreSQL server. The server itself makes commits durable (fsync, write-ahead log).
 
-    One controller leads and writes (leader/lease.py). The others follow. `memory` is the file with the newest
-    journal entry that this host has seen; None if this host keeps no such file.
+    One controller leads and writes (leader/lease.py). The other controllers follow. `memory` is the file with
+    the newest journal entry that this host has seen; None if this host keeps no such file.
     """
 
     def __init__(self, url: URL, memory: Path | None = None) -> None:
@@ -177,7 +177,7 @@ class PostgresServer:
         return self.engine.execution_options(postgresql_readonly=True)
 
     def close(self) -> None:
-        """Close all connections. If this controller leads, another one can take over at once."""
+        """Close all connections. If this controller leads, another controller can take over at once."""
         self._lease.close()
         self.engine.dispose()
         if self._memory is not None:
@@ -240,7 +240,9 @@ class PostgresServer:
 
 
 def went_back(where: str, remembered: str, seq: int) -> StoreRefused:
-    """Return the error about a database that lacks an acknowledged journal entry."""
+    """Return the error about a database that lacks an acknowledged journal entry. `remembered` is a phrase
+    about this entry; `seq` is the number of the newest entry in the database.
+    """
     return StoreRefused(
         f"{where} went back in time: {remembered}, and the database does not have this entry (its journal "
         f"ends at {seq}). An old backup was restored, or a standby server that lagged behind was promoted",

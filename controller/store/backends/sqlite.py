@@ -220,7 +220,8 @@ class SqliteFile:
 
     def _make_file(self) -> None:
         """Create the database file with mode 0600, because the environments of jobs can contain secrets.
-        SQLite would create the file with the mode that the umask permits.
+        SQLite would create the file with the mode that the umask permits. Raise StoreRefused if the file is
+        missing although it contained acknowledged entries.
         """
         noted = self._head_file.read()
         if noted and noted.seq and not (self.path.exists() and self.path.stat().st_size):

@@ -32,7 +32,7 @@ class StoreLeadership(StoreQueries):
     """The connection with which this controller writes, and the journal entries that the store has.
 
     A store on PostgreSQL can be opened by several controllers. One of them leads, and only the leader writes.
-    `leading` is False in the others, until `try_lead` succeeds.
+    In the other controllers, `leading` is False until `try_lead` succeeds.
 
     Invariant: each transaction that writes begins with the proof that this controller leads (`_proven`).
     After a failure that leaves unknown what the database contains, all writes fail until resume() has
@@ -177,8 +177,9 @@ class StoreLeadership(StoreQueries):
             return rows.controllers(connection)
 
     def announce(self, address: str) -> str:
-        """Tell the other controllers the URL at which clients reach this one. Return the name of this
-        controller; "" if the store can have only one."""
+        """Tell the other controllers the URL at which clients reach this controller. Return the name of this
+        controller; "" if the store can have only one.
+        """
         if self._place.lease is None:
             return ""
         self._place.lease.address = address
@@ -186,8 +187,9 @@ class StoreLeadership(StoreQueries):
         return self._place.lease.holder
 
     def time_s(self) -> float:
-        """Return the present time in seconds since 1970: that of the database server, so that all controllers
-        of the store have the same clock; that of this host if the store can have only one controller.
+        """Return the present time in seconds since 1970. If the store can have several controllers, this is
+        the time of the database server, so that all controllers have the same clock. Otherwise it is the time
+        of this host.
         """
         return time.time() if self._place.lease is None else self._place.lease.time_s()
 

@@ -23,9 +23,11 @@ T = TypeVar("T")
 LEASE_S = 6.0
 RENEW_S = 2.0
 RETRY_S = 1.0
-"""Seconds until a renewal that failed is tried again."""
+"""Seconds until a failed renewal is tried again."""
 SLOW_S = 0.5
-"""If a query of the server's clock takes at least this many seconds, its answer is too inexact to be used."""
+"""If a query of the server's clock takes at least this many seconds, its answer is too inexact and is
+ignored, unless it is the first answer.
+"""
 
 log = logging.getLogger("corral.leader")
 
@@ -47,15 +49,16 @@ class Lease:
     2. A thread renews the lease every RENEW_S seconds, on a connection that serves nothing else. A renewal
        needs the same holder and the same epoch.
     3. `may_act` is true until two thirds of the lease are over, counted from the moment before the last
-       successful renewal was sent, by the clock of this host. So this controller stops before another one can
-       take over.
+       successful renewal was sent, by the clock of this host. So this controller stops before another
+       controller can take over.
     4. `prove` is the first statement of each transaction that writes. It fails if the epoch has changed, and
-       keeps the epoch from changing until the transaction ends.
-    5. `release` ends the lease at once, so that another controller need not wait for its end.
+       keeps the epoch from changing until the transaction ends. 5. `close` ends the lease at once, so that
+       another controller need not wait for its end.
 
     Invariant: rows are written only under the newest epoch, whatever the clocks show (4). Orders are sent
     only by a controller whose lease has not ended, if the database's clock runs at most 1.5 times as fast as
-    that of the controller's host (3). Cost: one update every 2 s; one more statement in each commit.
+    that of the controller's host (3). Cost: two updates and one query of the clock every 2 s; one more
+    statement in each commit.
 
     Example: controller A renews at 12:00:00 and is stopped by SIGSTOP at 12:00:01. B takes the lease at
     12:00:06 with epoch 8. A continues at 12:00:20. Since 12:00:04 `may_act` of A is false, so A sends

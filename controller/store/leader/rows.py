@@ -14,7 +14,7 @@ from controller.store.leader.holder import session_name, shown
 ONE = "controller"
 """The name of the only row of the table `leader`."""
 MAKING = 0x636F7272616D
-"""The number of the advisory lock that is held while the tables are made."""
+"""The number of the advisory lock that a controller holds while it makes the tables of this schema."""
 FORGOTTEN_S = 3600.0
 """Seconds after which a controller that no longer reports is deleted from the list."""
 
@@ -127,12 +127,14 @@ def clock_s(connection: Connection) -> float:
 
 
 def made(connection: Connection) -> bool:
-    """Return whether the tables exist."""
+    """Return whether the tables of the schema `corral_control` exist."""
     return bool(connection.scalar(_MADE))
 
 
 def make(connection: Connection, where: str) -> None:
-    """Make the tables if they do not exist. Raise StoreRefused if the database belongs to another program."""
+    """Make the tables of the schema `corral_control` if they do not exist. Raise StoreRefused if the database
+    belongs to another program.
+    """
     with connection.begin():
         if connection.scalar(_MADE):
             return

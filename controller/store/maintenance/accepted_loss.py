@@ -29,7 +29,7 @@ def accept_loss(url: str, epoch: int = 0) -> tuple[int, int]:
 
     The new epoch is greater than that of the database and than `epoch`. Hosts and agents then ignore the
     entries that they remember from earlier epochs. Ids of jobs and numbers of attempts continue far behind
-    those in the database, because users and nodes know the lost ones.
+    those in the database, because users and nodes may know ids and numbers that were lost.
     """
     place = backend_of(url)
     if not isinstance(place, PostgresServer):

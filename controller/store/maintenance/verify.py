@@ -206,8 +206,8 @@ def _expected_row(life: Iterator[JournalEntry]) -> dict[str, Any] | None:
             facts["state"] = json.loads(entry.body)["state"]
             facts["ended_at"] = entry.at
     if facts is not None and facts["ended_at"] is None and facts["state"] != "QUEUED":
-        # Do not compare the state of a placed job, because the entries read here do not show whether the job
-        # is SCHEDULED or RUNNING.
+        # Do not compare the state of a placed job, because these entries do not show whether the job is
+        # SCHEDULED or RUNNING.
         del facts["state"]
     return facts
 

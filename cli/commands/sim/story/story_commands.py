@@ -1,7 +1,7 @@
 """Converts a command of a story to inputs of the engine. The parser of the command line parses the command.
 
 A corral command has the same effect on the simulated cluster as on a real cluster. Four more commands stand
-for events that no operator causes: `crash`, `disconnect`, `connect` and `restart`.
+for events for which corral has no command: `crash`, `disconnect`, `connect` and `restart`.
 """
 
 from __future__ import annotations
@@ -373,4 +373,6 @@ _COMMANDS: Mapping[tuple[str, ...], Callable[[Params], ReadCommand]] = {
     ("connect",): _connect,
     ("restart",): _restart,
 }
-"""For each command of stories, by its words: the function that makes a ReadCommand from its parameters."""
+"""The commands that a story may contain, by their words, each with the function that makes a ReadCommand from
+the parameters of the command.
+"""

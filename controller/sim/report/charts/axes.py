@@ -50,7 +50,7 @@ def bend_waits(seconds: float) -> float:
 
 
 def time_ticks(span: TimeSpan, most: int = 10) -> list[Tick]:
-    """Return at most `most` ticks of a time axis, at round times since the beginning of the time span."""
+    """Return at most `most` + 1 ticks of a time axis, at round times since the beginning of the time span."""
     step = next((step for step in TIME_STEPS if span.length_s / step <= most), TIME_STEPS[-1])
     return [
         (span.begin_s + place * step, since(place * step)) for place in range(int(span.length_s / step) + 1)

@@ -32,8 +32,8 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Curve:
-    """One curve of a chart. `place` is the number of the simulation run in the report, from 0. It decides the
-    colour and the dashes of the curve.
+    """One curve of a chart. `place` is the number of the curve's colour and dashes: the number of the
+    simulation run in the report (from 0), modulo the number of colours.
     """
 
     label: str
@@ -69,8 +69,8 @@ def over_time(
 ) -> Markup:
     """Draw a chart of values over time.
 
-    `most` is the highest value on the vertical axis, and `text` formats a value for a label. `second` is a
-    dashed curve for comparison. If there is only one curve, the area below the curve is filled.
+    `most` is the highest value that the vertical axis must show, and `text` formats a value for a label.
+    `second` is a dashed curve for comparison. If there is only one curve, the area below the curve is filled.
     """
     ticks = level_ticks(most)
     x = Scale(span.begin_s, span.end_s, LEFT, WIDE - RIGHT)
@@ -176,8 +176,8 @@ def _spread(name: str, run: int, found: Percentiles, x: Scale, y: float, height:
 
 def shares(title: str, description: str, curves: Sequence[Curve], *, waits: bool) -> Markup:
     """Draw the cumulative distribution of the waits of jobs (`waits` True) or of their slowdowns: for each
-    wait or slowdown on the horizontal axis, the fraction of jobs with at most this much. The higher curve is
-    better.
+    value on the horizontal axis, the fraction of jobs whose wait or slowdown is at most this value. A higher
+    curve is better.
     """
     height = 230.0
     most = max((float(curve.values.max(initial=0.0)) for curve in curves), default=0.0)

@@ -42,7 +42,7 @@ class Gantt:
 
 def gantt_of(run: ReportRun, span: TimeSpan, most: int) -> Gantt:
     """Return the encoded Gantt chart of a run. If there are more than `most` bars, only the bars with the
-    most GPU time are kept.
+    most GPU time (or processor time) are kept.
     """
     bars = bars_of(run)
     areas = [bar.count * (bar.high - bar.low) * run.ran_s(bar.record) for bar in bars]

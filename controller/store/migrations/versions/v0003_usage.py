@@ -18,7 +18,7 @@ SUMS = ("gpu_s", "measured_s", "busy_s", "p95", "peak_mib", "wh", "cpu_s")
 
 
 def upgrade() -> None:
-    """Create the tables `usage` and `usage_days`, and fill `usage` from the rows of ended jobs."""
+    """Create the tables `usage` and `usage_days`, and fill `usage` from the rows of jobs."""
     usage = op.create_table(
         "usage",
         sa.Column("job", NUMBER, primary_key=True, autoincrement=False),
