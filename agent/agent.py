@@ -213,7 +213,7 @@ class Agent:
             Leave: self._leave,
         }
 
-    # --- start and loop ---
+    # --- start of the agent, and its loop ---
 
     def adopt(self) -> None:
         """Take over the attempts of earlier agents (agent/adoption.py)."""

@@ -211,9 +211,8 @@ def remove_tree(parent: int, name: str) -> bool:
             return True
         top = _open_to_delete(parent, name)
         try:
-            while _empty(
-                top, top, 0
-            ):  # Repeat, because `_empty` has moved deeply nested directories to `top`.
+            # Repeat while `_empty` has moved deeply nested directories to `top`.
+            while _empty(top, top, 0):
                 pass
         finally:
             os.close(top)

@@ -158,7 +158,7 @@ class AttemptStates:
             if each.order is not None and each.status.pid is not None and each.order.gpus
         ]
 
-    # --- start of the agent ---
+    # --- attempts of earlier agents, when this agent starts ---
 
     def adopt(self, found: SpooledAttempt, holder: int | None = None, settled: bool = False) -> None:
         """Add an attempt that an earlier agent has recorded. `holder` is the pid of the attempt's supervisor;

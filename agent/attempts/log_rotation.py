@@ -95,7 +95,8 @@ def skip_hole(descriptor: int, offset: int) -> tuple[int, bytes]:
     """
     try:
         kept = max(offset, os.lseek(descriptor, offset, os.SEEK_DATA))
-    except OSError:  # lseek fails at the end of the file, or if the file system does not support holes.
+    except OSError:
+        # lseek() fails if `offset` is at the end of the file, or if the file system does not support holes.
         return offset, b""
     if kept - offset < _BLOCK:
         return offset, b""

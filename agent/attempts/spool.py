@@ -199,9 +199,8 @@ class Spool:
         if not text.isdigit():
             return
         lock_file = os.fstat(self._lock)
-        with suppress(
-            OSError
-        ):  # Ignore an OSError: the earlier agent has exited, or belongs to another user.
+        # Ignore an OSError: the earlier agent has exited, or belongs to another user.
+        with suppress(OSError):
             for each in os.scandir(f"/proc/{text}/fd"):
                 if os.path.samestat(os.stat(each.path), lock_file):
                     os.kill(int(text), signal.SIGKILL)

@@ -15,8 +15,8 @@ PROBE_INTERVAL_S = 60.0
 
 
 class LateDriverGpus(NoGpus):
-    """Every minute, starts a probe process that looks for GPUs. When the probe finds GPUs, the agent exits,
-    and the next agent reports the GPUs.
+    """Starts a probe process that looks for GPUs, again after each pause of a minute. When a probe finds
+    GPUs, the agent exits, and the next agent reports the GPUs.
     """
 
     def __init__(self, interval_s: float = PROBE_INTERVAL_S, timeout_s: float = FIRST_ANSWER_S) -> None:
@@ -57,7 +57,7 @@ class LateDriverGpus(NoGpus):
 
     def _end_probe(self, probe: ProbeProcess) -> None:
         """Kill the probe process. A probe that hangs in the driver exits only when the driver answers. The
-        next probe is started after this exit.
+        next probe is started only after this exit.
         """
         self._loop.on_readable(probe.descriptor, None)
         probe.end()

@@ -157,7 +157,7 @@ class NvmlGpus:
         probe.end()
         raise GpusUnknown(f"NVML has not answered for {self._patience_s:.0f} s; the driver may hang")
 
-    # --- clean GPUs ---
+    # --- waiting until GPUs are clean ---
 
     def wait_until_clean(self, uuids: Sequence[str], then: ReasonCallback) -> None:
         """Call `then` with an empty string when the GPUs are clean. If the GPUs are not clean within
@@ -227,7 +227,7 @@ class NvmlGpus:
             return ""
         return f"GPU {number} has {used} MiB in use and no process (its driver alone needs {least} MiB)"
 
-    # --- checks ---
+    # --- checks of GPUs ---
 
     def schedule_check(self, uuid: str, after_s: float) -> None:
         number = self._ordered[uuid] = self._ordered.get(uuid, 0) + 1
@@ -264,7 +264,7 @@ class NvmlGpus:
             self._trouble[uuid] = trouble
             self._send(GpuChecked(uuid, not trouble, trouble, bool(trouble) and occupied))
 
-    # --- resets ---
+    # --- resets of GPUs ---
 
     def schedule_reset(self, uuid: str, command: Sequence[str], after_s: float) -> None:
         number = self._ordered[uuid] = self._ordered.get(uuid, 0) + 1
@@ -291,7 +291,7 @@ class NvmlGpus:
         self._start_probe()
         self._send(GpuReset(uuid, not why, why))
 
-    # --- the probe process ---
+    # --- start and end of the probe process ---
 
     def _check_probe(self) -> None:
         """Replace a probe process that has ended or hangs. In the pause between two rounds of readings, a
@@ -336,7 +336,7 @@ class NvmlGpus:
                     self._hung.add(gpu.uuid)
                     self._report(gpu.uuid, TroubleKind.SILENT, why)
 
-    # --- messages of the probe ---
+    # --- messages of the probe process ---
 
     def _read_probe(self) -> None:
         assert self._probe is not None

@@ -231,7 +231,7 @@ def _numa(bus: str, sys_root: Path) -> int:
         return 0
 
 
-# --- readings ---
+# --- readings of the GPUs, for the later lines of output ---
 
 
 def _read_gpu(device: Device) -> dict[str, Any]:

@@ -49,7 +49,7 @@ class LogReader:
 
     @property
     def ready(self) -> bool:
-        """Return whether any request has more of its log to send. If so, the event loop must not sleep."""
+        """Return whether a part of a log can be sent now. If so, the event loop must not sleep."""
         return any(not reading.caught_up for reading in self._readings.values())
 
     @property

@@ -123,11 +123,10 @@ STEP_VARIABLE = "CORRAL_STEP"
 
 
 class SignalTo(str, enum.Enum):
-    """Selects the processes of a job that get a signal."""
+    """The processes of a job to which a signal is sent."""
 
     HANDLERS = ""
-    """The processes that have a handler for the signal. A process without a handler would be ended by the
-    signal.
+    """Only the processes that have a handler for the signal, because the signal would end any other process.
     """
     STEPS = "steps"
     """The tasks that srun has started in the job."""

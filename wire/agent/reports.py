@@ -297,8 +297,8 @@ class GpuChecked:
     ok: bool
     why: str = ""
     occupied: bool = False
-    """True if the only problem is a process that no job started on the GPU. The GPU itself is then not
-    faulty.
+    """True if the only problem is that the GPU is not clean: a process that no job started uses the GPU, or
+    memory of an ended job is not free. The GPU itself is then not faulty.
     """
 
 

@@ -73,7 +73,7 @@ class JobsOf:
 
 @dataclass(frozen=True)
 class NewestJob:
-    """Selects the newest job of the user."""
+    """Selects the job that the user submitted last."""
 
 
 Selection = Union[JobLabel, ArrayElements, JobRange, AllJobs, JobsOf, NewestJob]

@@ -412,8 +412,8 @@ class Moved:
 
 @dataclass(frozen=True)
 class JobDetail:
-    """A job with its whole request and the reason for its state. Only the job's owner and operators see
-    `spec.env`; for other users it is empty.
+    """A job with its whole request and the reason for its state. For users other than the job's owner and
+    operators, `spec` has no environment and no arguments of commands.
     """
 
     job: JobView

@@ -12,7 +12,7 @@ from wire.dataclass import dataclass
 from wire.text import memory
 
 UNLIMITED = -1
-"""A limit with this value means no limit, even if the quota named '*' sets one."""
+"""The value of a limit that stands for "no limit". It also overrides the limit of the quota named '*'."""
 
 SCOPES = ("user", "project", "queue")
 MAX_MODEL = 100
@@ -65,7 +65,9 @@ class Limits:
     is then None. In a quota in effect, `gpus` is the number of GPUs to which the percentage amounts now.
     """
     gpus_per_model: Mapping[str, GpuLimit] = field(default_factory=dict)
-    """Limits on GPUs by model. The name of a model matches GPUs as in the request of a job."""
+    """Limits on GPUs by model. A name applies to all models that contain it as whole words: `H100` also to
+    `NVIDIA H100 PCIe`.
+    """
 
     def over(self, below: Limits) -> Limits:
         """Return a copy in which unset limits have the values of `below`, a more general quota. `gpus` and

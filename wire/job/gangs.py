@@ -19,7 +19,7 @@ class MemberFailure(str, enum.Enum):
     """What Corral does with the other members of a gang when one member fails."""
 
     FAIL = "fail"
-    """End the other members of the gang. The job has failed."""
+    """End the other members of the gang. The job ends as FAILED."""
     CONTINUE = "continue"
     """Let the other members continue. The job counts as completed if at least `min_nodes` members
     completed.

@@ -21,7 +21,7 @@ class LaunchSpec:
     """
 
     def __init__(self, key: str, directory: str) -> None:
-        # --- the attempt ---
+        # --- name and directory of the attempt ---
         self.key = key
         """The name of the attempt, such as 42.1 for attempt 1 of job 42."""
         self.directory = directory
@@ -49,7 +49,7 @@ class LaunchSpec:
         self.log_bytes = 0
         """The largest size of each log in bytes; 0 means no limit."""
 
-        # --- resources and limits ---
+        # --- resources and limits of the job ---
         self.cpus: list[int] = []
         self.numa: list[int] = []
         self.cgroups: list[CgroupSpec] = []
@@ -77,14 +77,14 @@ class LaunchSpec:
         self.hook_timeout_s = 0.0
         self.hook_env: dict[str, str] = {}
 
-        # --- checkpoints ---
+        # --- checkpoints of the job ---
         self.checkpoint_command: list[str] = []
         self.checkpoint_signal = 0
         self.checkpoint_dir = ""
         self.checkpoint_keep = 0
         self.checkpoint_mib = 0
 
-        # --- containers ---
+        # --- containers of a job with an image ---
         self.container_commands: list[list[str]] = []
         """For each task, the command line that runs its container. `argv` is appended to this command line.
         Empty if the job has no image.

@@ -18,7 +18,9 @@ class ProjectView:
 
     name: str
     declared: bool
-    """True if the configuration names the project, or an operator has set its quota, weight or limits."""
+    """True if the configuration names the project, or if an operator has set its quota, weight or limits. The
+    project `default` is always declared.
+    """
     members: tuple[str, ...]
     may_submit: bool
     weight: float

@@ -45,8 +45,8 @@ class ShareView:
     soft: Optional[float] = None
     hard: Optional[float] = None
     stopped: str = ""
-    """The name of the entry whose hard limit keeps jobs from starting: this entry or one of its parents.
-    Empty if there is no such entry.
+    """The name of the entry of the fair-share tree whose hard limit prevents starts of jobs: this entry or
+    one of its parents. Empty if no hard limit prevents them.
     """
     until: Optional[float] = None
     """The latest time at which the usage of the entry `stopped` will be below its hard limit, so that jobs
@@ -63,9 +63,9 @@ class HoursInForce:
     weights of [fair_share] apply.
     """
     until: Optional[float] = None
-    """The time of the next change; None if there is none within a week."""
+    """The time at which other tables come into force; None if this does not happen within a week."""
     then: tuple[str, ...] = ()
-    """The names of the tables that are in force after the next change."""
+    """The names of the tables that are in force from the time `until` on."""
 
 
 @dataclass(frozen=True)

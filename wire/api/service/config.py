@@ -17,7 +17,7 @@ class ConfigChange:
     before: Optional[str]
     after: Optional[str]
     live: bool = True
-    """True if the change takes effect at once; False if the change takes effect after a restart of the
+    """True if the change takes effect at once; False if it takes effect only after a restart of the
     controller.
     """
 
@@ -66,7 +66,7 @@ class PolicyExplanation:
 
 @dataclass(frozen=True)
 class ConfigView:
-    """The configuration in effect: the path of its file, the time of its application, and the user that
+    """The configuration in effect: the path of its file, the time at which it was applied, and the user that
     applied it.
     """
 

@@ -18,9 +18,9 @@ class EngineLimit:
 
 @dataclass(frozen=True)
 class EngineJob:
-    """An attempt on an engine. `state` is what Corral knows about its foreign job: wanted, asked, seen,
-    unseen or ended. `ref` is the engine's name of the foreign job, and `reason` the engine's reason why
-    it waits.
+    """An attempt on an engine. `state` is what Corral knows about the foreign job of the attempt: wanted (not
+    confirmed by the engine), asked (accepted), seen or unseen (by the last look at the engine), or ended.
+    `ref` is the engine's name of the foreign job, and `reason` the engine's reason why the foreign job waits.
     """
 
     job: int
@@ -33,9 +33,10 @@ class EngineJob:
 
 @dataclass(frozen=True)
 class EngineMachine:
-    """A machine of a pool. `state` is wanted, booting, joined, leaving or ending. `shape` is the machine
-    type. `cost` is the money spent on the machine since it was ordered. `why` is the reason why the machine
-    is ended, or its last failure.
+    """A machine of a pool. `state` is wanted (to be ordered), booting (the agent has not connected yet),
+    joined, leaving (its node is drained) or ending (its node is removed). `shape` is the machine type. `cost`
+    is the money spent on the machine since it was ordered. `why` is the reason why the machine is ended, or
+    its last failure.
     """
 
     node: str

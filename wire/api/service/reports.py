@@ -342,7 +342,9 @@ class MonthReport:
 
 @dataclass(frozen=True)
 class SlaRow:
-    """The number of jobs of a queue that started within the wait target of the queue (`wait_target_s`)."""
+    """The waits of the jobs of one queue, compared with the wait target of the queue (`wait_target_s`).
+    `in_target` is the number of started jobs whose wait was within the target.
+    """
 
     queue: str
     target_s: float

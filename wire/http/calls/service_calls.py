@@ -41,8 +41,8 @@ class ServiceCalls(ApiCalls):
         return self._get(ConfigSettings, "/v1/config/keys")
 
     def explain_policy(self, scope: str = "", name: str = "") -> PolicyExplanation:
-        """Return what the policy means for a user, a project or a queue. If `scope` is empty, return what it
-        means for the cluster and for all projects and queues.
+        """Return an explanation, in sentences, of the scheduling policy for one user, project or queue. If
+        `scope` is empty, return the explanation for the cluster and for all projects and queues.
         """
         return self._get(
             PolicyExplanation, "/v1/config/explain", [("scope", scope), ("name", name)] if scope else []
