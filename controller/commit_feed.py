@@ -1,5 +1,6 @@
 """Passes each commit (a group of journal entries that were written together) to subscribers, such as event
-streams. A slow subscriber does not delay the others."""
+streams. A slow subscriber does not delay other subscribers.
+"""
 
 from __future__ import annotations
 

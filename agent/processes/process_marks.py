@@ -57,8 +57,8 @@ def load_key(spool: str) -> str:
 
 
 def mark_code(key: str, attempt: str, uid: int) -> str:
-    """Return the code of a mark: an HMAC with `key`. The code proves that a process with this uid belongs to
-    an attempt such as 42.1.
+    """Return the code of a mark (the value of CORRAL_MARK): an HMAC with `key`. The code proves that a
+    process with this uid belongs to an attempt such as 42.1.
     """
     import hmac
 
@@ -87,7 +87,8 @@ class MarkedProcess:
 
     def attempt(self, spool: str) -> str:
         """Return the attempt of this spool, such as 42.1, that the environment of the process names. Return
-        an empty text without such a name. The code of the mark is not checked.
+        an empty text if the environment names no attempt of this spool. The code that proves the name
+        (CORRAL_MARK) is not checked.
         """
         start = os.fsencode(f"{SPOOL_VARIABLE}={spool}/attempts/")
         # If the process has CORRAL_SPOOL twice, use the first one, like getenv().

@@ -250,7 +250,7 @@ def _stat(pid: int) -> list[str]:
     """
     text = _read(f"/proc/{pid}/stat").decode("utf-8", "replace")
     if not text:
-        # The process has ended after the file was opened.
+        # The process ended between open() and read().
         raise ProcessLookupError(f"process {pid} has ended")
     return text[text.rindex(")") + 2 :].split()
 

@@ -52,8 +52,8 @@ _UNPROVED_BYTES, _UNPROVED_S = 4_096, 10.0
 _MOST_CONNECTIONS, _MOST_OF_ATTEMPT = 512, 128
 """The most connections to this agent: of all attempts together, and of one attempt."""
 _MOST_UNANSWERED = 32
-"""The most StepCalls of one srun that wait for the answer of the controller. One more StepCall is refused, or
-dropped if it reports usage and requests no answer.
+"""The most StepCalls (messages about a step) of one srun that wait for the answer of the controller. One more
+StepCall is refused, or dropped if it reports usage and requests no answer.
 """
 _MOST_TASKS = 4_096
 """The most tasks that one srun may start on other nodes."""

@@ -1,8 +1,8 @@
 """The fork server forks a supervisor for each attempt. If a supervisor is killed, the fork server kills the
 processes that the supervisor leaves.
 
-A fork is cheap here, because this process has few modules and its garbage collector is off. Launch specs
-arrive on descriptor 0.
+A fork of this process is cheap, because the process has few modules and its garbage collector is off. Launch
+specs arrive on descriptor 0.
 
 Algorithm
 1. Wait for a launch spec, for the exit of a child, or for the time of the next lease check.
@@ -161,7 +161,7 @@ class ForkServer:
         finally:
             os._exit(code)
 
-    # --- the ends of supervisors ---
+    # --- supervisors that have ended ---
 
     def _reap(self) -> None:
         while True:

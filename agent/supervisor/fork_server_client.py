@@ -93,7 +93,7 @@ class RestartedForkServer:
         self._failures = 0
 
     def watch(self) -> None:
-        """Begin to detect the end of the fork server."""
+        """From now on, start another fork server whenever the present one ends."""
         self._loop.on_readable(self._client.fileno(), self._restart)
 
     def send(self, launch: LaunchSpec) -> None:

@@ -37,8 +37,8 @@ def start_task(launch: LaunchSpec, cgroup: AttemptCgroup, argv: list[str], task:
     env = {**launch.env, **task} if task else launch.env
     quick = launch.user is None and not cgroup.is_v2 and not launch.output and not launch.error
     if quick and not (launch.umask or 0) & 0o700:
-        # posix_spawn applies the umask also to the log files that it opens. Use posix_spawn only if the umask
-        # takes no right from the owner.
+        # posix_spawn applies the umask also to the log files that it creates. Use posix_spawn only if the
+        # umask takes no right from the owner of new files.
         pid = _spawn(launch, cgroup, argv, env)
     else:
         pid = _fork(launch, cgroup, argv, env, first_task=task is launch.tasks[0])

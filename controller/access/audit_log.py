@@ -137,7 +137,7 @@ class AuditLog:
         for path in (*newer, self._directory / FILE):
             with suppress(FileNotFoundError), path.open("rb") as file:
                 for line in file:
-                    # Skip a line that was cut off by a crash. The next line then has a wrong hash.
+                    # Skip a line that is not complete, because a crash has cut it off.
                     with suppress(ValueError):
                         yield decode(AuditRecord, json.loads(line))
 
@@ -149,7 +149,7 @@ class AuditLog:
         file = trusted_paths.open_file(str(self._directory / FILE), flags)
         size = os.fstat(file).st_size
         if size and os.pread(file, 1, size - 1) != b"\n":
-            os.write(file, b"\n")  # A crash cut the last line off. The next entry begins on a new line.
+            os.write(file, b"\n")  # End the last line, which a crash has cut off.
         return file
 
     def _rotate(self) -> None:

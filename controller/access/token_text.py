@@ -28,7 +28,7 @@ class Mistyped(Exception):
 
 @dataclass(frozen=True, slots=True)
 class NewToken:
-    """The text of a new token, with its id and the hash that is stored."""
+    """A new token: its id, its text, and the hash that is stored in place of the text."""
 
     id: str
     text: str
@@ -36,7 +36,7 @@ class NewToken:
 
 
 def new_token(kind: str) -> NewToken:
-    """Return a new random token of this kind."""
+    """Return a new random token. `kind` is user, robot or session."""
     id, secret = ("".join(secrets.choice(_LETTERS) for _ in range(count)) for count in (10, 32))
     body = f"corral_{kind}_{id}_{secret}"
     text = f"{body}_{zlib.crc32(body.encode()):08x}"
@@ -45,7 +45,7 @@ def new_token(kind: str) -> NewToken:
 
 def id_in(text: str) -> str | None:
     """Return the id in the text of a token; None if the text does not begin with `corral_`. Raise Mistyped if
-    the text begins so, but its form or its check sum is wrong.
+    it begins with `corral_`, but its form or its check sum is wrong.
     """
     if not text.startswith("corral_"):
         return None
@@ -60,5 +60,7 @@ def digest_of(text: str) -> str:
 
 
 def is_text_of(text: str, digest: str) -> bool:
-    """Return whether the hash of the text is `digest`. The time of the answer does not depend on the text."""
+    """Return whether the hash of the text is `digest`. The time of the comparison does not depend on the
+    text.
+    """
     return hmac.compare_digest(digest_of(text), digest)

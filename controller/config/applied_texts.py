@@ -31,7 +31,7 @@ class AppliedTexts:
         replace_text(self._current, text)
 
     def previous(self) -> str | None:
-        """Return the text of the previous configuration; None if there was at most one text."""
+        """Return the text of the previous configuration; None if no second text was ever applied."""
         return _read(self._previous)
 
 

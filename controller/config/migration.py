@@ -127,7 +127,7 @@ def _heading(lines: list[str], table: Key) -> int | None:
 
 def _without_empty_table(text: str, table: Key) -> str:
     """Remove the heading of a table that has no key any more, with the empty lines below it. A table with
-    comments stays.
+    comments is kept.
     """
     lines = text.splitlines(keepends=True)
     heading = _heading(lines, table)

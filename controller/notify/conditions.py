@@ -35,8 +35,8 @@ user 'ann' on CPUs").
 
 
 class Conditions:
-    """Records about which conditions of the cluster (such as a nearly used quota) a notice was sent, so that
-    no notice is sent twice.
+    """Finds conditions of the cluster that need a notice: nearly used quotas, slow cycles, and changed health
+    of GPUs. Records the sent notices, so that none is sent twice.
 
     Quotas
     1. When a job is queued, placed, grows or ends, compare the usage of its user, project and queue with each

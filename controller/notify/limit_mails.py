@@ -60,8 +60,8 @@ class LimitMails:
         self.look_again()
 
     def look_again(self) -> None:
-        """Let the next `due` plan the mails of all running jobs again. Needed when mail may have been
-        switched off until now.
+        """Let the next call of due() plan the mails of all running jobs again. This is needed if a new
+        configuration may have switched mail on.
         """
         self._loaded = False
 
@@ -113,7 +113,9 @@ class LimitMails:
         return NoteRow(LIMIT_NOTE, str(_key(job)), f"{job.attempt} {percent}")
 
     def not_told(self, job: Job) -> None:
-        """Plan the mail of the last `told` again, because its database rows could not be written."""
+        """Plan the mail of the last call of told() for this job again, because its database row could not be
+        written.
+        """
         self._told.pop(_key(job), None)
         self._plan(job)
 

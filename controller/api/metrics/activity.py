@@ -1,5 +1,4 @@
-"""Metrics that count since the start of the controller: jobs, scheduling cycles, commits, requests,
-plugins."""
+"""Counters since the start of the controller: jobs, scheduling cycles, commits, requests, plugins."""
 
 from __future__ import annotations
 

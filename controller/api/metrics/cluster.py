@@ -79,8 +79,8 @@ def gpu_metrics(engine: Engine, readings: Mapping[str, Mapping[str, GpuSample]])
 
 
 def engine_metrics(engines: Engines, now: float) -> Iterator[Sample]:
-    """Yield for every execution engine whether it answers, the numbers of its attempts, and of its failures.
-    For every machine pool, yield its machines, orders and failures, and the money spent today.
+    """Yield for every execution engine whether it answers, and the numbers of its attempts and failures. For
+    every machine pool, yield its machines, orders and failures, and the money spent today.
     """
     for name, driver in sorted(engines.drivers.items()):
         found = Counter(each.presence for each in driver.attempts if each.record.ended_at is None)

@@ -26,9 +26,7 @@ def sample_lines(samples: Iterable[Sample]) -> Iterator[str]:
 
 
 def histogram_lines(family: Family, histograms: Mapping[tuple[str, ...], Histogram]) -> Iterator[str]:
-    """Yield the lines of a histogram metric. A key of `histograms` has the values of the labels of its
-    histogram.
-    """
+    """Yield the lines of a histogram metric. The keys of `histograms` are the values of the labels."""
     yield from _head(family.name, family.about, "histogram")
     for values, histogram in sorted(histograms.items()):
         labels = dict(zip(family.labels, values, strict=True))

@@ -73,7 +73,7 @@ class Caller:
     """
     can: frozenset[Ability] = ALL
     projects: frozenset[str] | None = None
-    """The only projects with whose jobs the token can be used; None for all projects."""
+    """The projects for whose jobs the token is valid; None: all projects."""
     operated: frozenset[str] = frozenset()
     """The projects of which the user is an operator."""
     robot: str = ""
@@ -270,8 +270,8 @@ def _operates_project(need: Need, caller: Caller, owner: Owner | None) -> bool:
 
 
 def _token_refusal(need: Need, caller: Caller, owner: Owner | None) -> Refusal | None:
-    """Return the refusal if the token of the request does not have the ability or the project, or if a token
-    may not be used to make tokens; otherwise None.
+    """Return the refusal if the token of the request does not have the ability or the project, or if the
+    route is about tokens and the token may not create any; otherwise None.
     """
     if need.can not in caller.can:
         has = ", ".join(ability.value for ability in Ability if ability in caller.can) or "nothing"

@@ -186,7 +186,8 @@ class Server:
         self._record(request, audited, response.status, problem)
         standby = self._daemon.standby
         if standby is not None and not response.prepared:
-            # Tell clients that the answer is from a controller that follows the leader, and how old it is.
+            # Tell clients that the answer is from a controller that follows the leader, and how old the
+            # answer is.
             response.headers["Corral-Leader"] = leader_address(self._daemon, request)
             response.headers["Corral-As-Of"] = f"{standby.as_of:.3f}"
         # Count all requests to unknown paths under the name "other". Otherwise each path that a client

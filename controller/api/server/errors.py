@@ -106,9 +106,9 @@ def problem_of(refusal: Refusal) -> Problem:
 
 
 def not_leading_response(failure: NotLeading, address: str) -> web.Response:
-    """Return the answer of a controller that does not lead to a request that needs the leader. Location has
-    the URL of the leader without the path of the request; clients of Corral repeat the request there.
-    `address` is empty if the client knows no address at which it can reach the leader.
+    """Return the answer to a request that needs the leader, if this controller is not the leader. The header
+    Location has `address`, the URL of the leader without the path of the request; clients of Corral repeat
+    the request there. `address` is empty if no address is known at which the client can reach the leader.
     """
     if failure.leads and not address:
         message = "this controller does not lead, and the leader has announced no address for other hosts"

@@ -155,8 +155,8 @@ class EventStreams:
                 part[-1].seq, await event_views(self.daemon, visible(part, caller)), jobs, nodes
             )
             messages.append(b"id: %d\ndata: %b\n\n" % (batch.seq, _BATCH.dump_json(batch)))
-            # Let the event loop serve other requests here, because encoding the events of a large job array
-            # takes long.
+            # Let the event loop serve other requests after each batch, because encoding the events of a large
+            # job array takes long.
             await asyncio.sleep(0)
         return b"".join(messages)
 

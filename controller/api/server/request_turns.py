@@ -14,8 +14,8 @@ AT_ONCE = 4
 
 
 class RequestTurns:
-    """Limits how many short requests of each user run at a time. Admins and slow requests are not limited
-    here.
+    """Limits how many short requests of each user run at a time. Admins and slow requests are not limited by
+    this class.
 
     A request waits until fewer than AT_ONCE requests of its user run. Requests of a user begin in the order
     of their arrival. Slow requests (`Route.slow`) have their own limits.

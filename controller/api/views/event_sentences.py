@@ -99,7 +99,7 @@ def _workload_retried(facts: Facts) -> str:
 
 def _shortened(words: Sequence[str], most: int = 6) -> str:
     """Return the words as one text, separated by commas. If there are more than `most` words, return the
-    first `most` and the number of the others, such as `a, b and 3 more`.
+    first `most` words and the number of the remaining words, such as `a, b and 3 more`.
     """
     more = f" and {len(words) - most} more" if len(words) > most else ""
     return ", ".join(words[:most]) + more
@@ -139,7 +139,7 @@ def _members_exited(facts: Facts) -> str:
     nodes: dict[str, list[str]] = {}
     for node, facts_of_one in facts["exits"].items():
         nodes.setdefault(_how(facts_of_one), []).append(node)
-    # Name the nodes on which the job failed first.
+    # Put the nodes on which the job failed before the nodes on which it succeeded.
     ends = sorted(nodes, key=lambda how: how == "exit code 0")
     parts = [f"on {', '.join(nodes[how])}: {how}" for how in ends]
     return f"job {facts['job']} ended {'; '.join(parts)}"

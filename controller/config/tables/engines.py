@@ -13,7 +13,9 @@ EngineName = Annotated[str, Field(max_length=32), AfterValidator(hosts.checked_n
 
 
 class EngineSection(WithOptions):
-    """One execution engine: [engines.NAME]. Keys that are not listed here are options of the engine type."""
+    """One execution engine: [engines.NAME]. Keys without a field in this class are options of the engine
+    type.
+    """
 
     type: Name
     interval_s: float = Field(10.0, ge=0.05, le=3_600)

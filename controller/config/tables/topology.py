@@ -22,8 +22,8 @@ Hostlist = Annotated[str, AfterValidator(_hostlist)]
 
 
 class DatasetsSection(Section):
-    """[datasets]: sets for how long a node is preferred for jobs with a data set that another job has read
-    there.
+    """[datasets]: sets for how long a node is preferred for jobs with a data set that another job has read on
+    this node.
     """
 
     retention_s: float = Field(259_200.0, ge=0, le=31_536_000)

@@ -26,8 +26,8 @@ KEPT_HOURS = 8 * DAY_H
 KEPT_DAYS = 93
 """Figures older than this many days are deleted."""
 TENANTS = 2_000
-"""The most tenants of one period, and also the most queues of one period. All further ones are counted
-together under the name OTHERS.
+"""The most tenants of one period, and also the most queues of one period. All further tenants or queues are
+counted together under the name OTHERS.
 """
 
 _zeros = partial(defaultdict[str, float], float)
@@ -89,7 +89,7 @@ class QueueFigures:
     failed: int = 0
     """Jobs that ended in any state except COMPLETED."""
     with_target: int = 0
-    """Started jobs, if the queue has a wait target ([queues.NAME] wait_target_s)."""
+    """Jobs that started while the queue had a wait target ([queues.NAME] wait_target_s)."""
     in_target: int = 0
     """Started jobs that had waited no longer than the wait target."""
     longest_wait_s: float = 0.0

@@ -113,8 +113,8 @@ class Cycle:
 
     @property
     def reservations(self) -> QueueReservations:
-        """The backfill reservations of this scheduler profile that name particular nodes. With EASY backfill
-        there are such reservations only if other profiles use the same nodes.
+        """The backfill reservations of this scheduler profile in a reservation table. With EASY backfill, the
+        table has reservations only if other profiles use the same nodes.
         """
         return self._own_reservations if self.shared is None else self.shared.reservations
 
@@ -234,7 +234,7 @@ class Cycle:
             rationed = rationed_users(self, now)
             if rationed != self.queue.rationed:
                 self.queue.rationed = rationed
-                self.sort_by(now)  # The queue order may depend on the rationed users.
+                self.sort_by(now)  # Sort again: the queue order may depend on the rationed users.
         if self.lifts_deadlines:
             start_urgent_jobs(self, now, apply)
         # Start jobs in queue order (step 2 of `run`).

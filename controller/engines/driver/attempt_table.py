@@ -78,7 +78,7 @@ class AttemptTable:
         return max((each.record.attempt for each in self if each.record.job == job), default=0)
 
     def statuses(self, node: str) -> tuple[AttemptStatus, ...]:
-        """Return the statuses of all attempts on a node that are not settled."""
+        """Return the statuses of the attempts on a node, without settled attempts."""
         return tuple(
             each.record.status
             for each in self._by_tag.values()

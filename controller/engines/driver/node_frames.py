@@ -114,7 +114,9 @@ class NodeFrames:
         return self._nodes.problem(node)
 
     def hello(self, node: str) -> Hello:
-        """Return the hello of a node: its resources, and all attempts that are not settled."""
+        """Return the hello of a node: its resources, and the statuses of its attempts, without settled
+        attempts.
+        """
         engine, facts = f"engine:{self._name}", self._nodes.facts(node)
         return Hello(node, VERSION, engine, engine, facts, self._attempts.statuses(node))
 

@@ -25,8 +25,8 @@ class AgingOrder:
     ceiling: float = 70.0
 
     def rank(self, job: Job) -> tuple[float, ...]:
-        """Return the Unix time from which the job's age is counted, usually its submit time. Jobs of one
-        order group are sorted by this time.
+        """Return the Unix time from which the job's age is counted, usually its submit time. Jobs with the
+        same group() are sorted by this time.
         """
         return (job.ages_from,)
 

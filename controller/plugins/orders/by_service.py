@@ -32,7 +32,7 @@ class ExpectedRemainingOrder:
     """The least time for which a started job is assumed to keep its GPUs."""
 
     def rank(self, job: Job) -> tuple[float, ...]:
-        """Return an empty sort key for all jobs, so that jobs of one order group are in submit order."""
+        """Return an empty sort key for all jobs, so that jobs with the same group() are in submit order."""
         return ()
 
     def group(self, job: Job, tenant: SharePath) -> LaneGroup:
@@ -67,11 +67,11 @@ class AttainedServiceOrder:
         return ()
 
     def group(self, job: Job, tenant: SharePath) -> LaneGroup:
-        """Return the class of the job."""
+        """Return the class of the job, by its GPU time. Waiting jobs of one class keep their order."""
         return (self._class(job, job.submitted_at),)
 
     def place(self, job: Job, view: OrderView) -> tuple[float, ...]:
-        """Return the class of the job. The job with the lowest class is first."""
+        """Return the class of the job, by its GPU time. The job with the lowest class is first."""
         return (float(self._class(job, view.now)),)
 
     def seconds_per_end(self, job: Job, rates: ServiceRates, now: float) -> float:

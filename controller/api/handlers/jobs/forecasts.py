@@ -88,7 +88,8 @@ async def check_effect(call: Call) -> None:
     """If the request names a what-if answer, raise Rejected if the change would no longer have the effect
     that this answer has shown.
 
-    1. Compare the states of the jobs, nodes and tenants that the change concerns.
+    1. Compare the states of the jobs, nodes and tenants that the what-if request names with their states at
+       the time of the answer.
     2. If the journal has new entries, make the forecast again, and compare the refusals, the jobs that would
        be ended, and the jobs that would start later.
     3. If the forecast is not ready in time, accept the change: an operator must be able to cancel a job on a

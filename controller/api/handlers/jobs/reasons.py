@@ -20,7 +20,7 @@ FEW_WAITING = 100
 
 
 def explained(call: Call, job: Job) -> Why:
-    """Return the reason why the job is in its state, from the engine. If the job was sent to an execution
+    """Return the reason that the engine gives for the state of the job. If the job was sent to an execution
     engine and waits there, the sentence also has the reason of the execution engine.
     """
     found = call.daemon.engine.explain(job, call.daemon.now())

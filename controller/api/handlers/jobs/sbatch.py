@@ -49,7 +49,7 @@ def _require_reservations(call: Call, made: BatchJob) -> None:
 
 def _translated(request: SbatchRequest) -> BatchJob:
     """Return the job that the batch script describes, with the code that the command sbatch also uses. This
-    code is imported only here, because most controllers never get a batch script.
+    code is imported only in this function, because most controllers never get a batch script.
     """
     from cli.slurm.programs import SlurmError
     from cli.slurm.submit.sbatch_to_spec import BatchRequest, batch_job

@@ -29,8 +29,8 @@ without a check. For example, a drain of several nodes is several requests, and 
 effect of the later ones.
 """
 GREW_S, GREW_PART = 600.0, 0.1
-"""A delay counts as greater than the shown delay if the difference is more than GREW_S seconds and more than
-this part of the job's wait.
+"""A delay counts as greater than the shown delay if the difference is more than GREW_S seconds, and more than
+the fraction GREW_PART of the job's wait.
 """
 NAMED = 3
 """The most differences that an error message names."""
@@ -38,8 +38,8 @@ NAMED = 3
 
 @dataclass(slots=True)
 class ShownEffect:
-    """A what-if answer that a user saw. `facts` has the states of the jobs, nodes and tenants that the change
-    concerns, before the forecast.
+    """A what-if answer that a user saw. `facts` has the states of the jobs, nodes and tenants that the
+    request changes, as they were before the forecast.
     """
 
     user: str
@@ -86,7 +86,9 @@ def shown_effect(call: Call, id: str) -> ShownEffect:
 
 
 def facts_of(state: State, request: WhatIf) -> dict[str, str]:
-    """Return the states of the jobs, nodes and tenants that a change concerns, by their names for users."""
+    """Return the states of the jobs, nodes and tenants that a what-if request changes, by name (such as `job
+    17`).
+    """
     facts = {}
     edited = [each.job for each in request.edit]
     for number in (*request.cancel, *request.preempt, *request.hold, *request.release, *edited):
@@ -110,8 +112,8 @@ def facts_of(state: State, request: WhatIf) -> dict[str, str]:
 
 
 def changed_facts(shown: ShownEffect, state: State) -> list[str]:
-    """Return which of the jobs, nodes and tenants that the change concerns have changed since the answer was
-    made, as clauses for users.
+    """Compare the jobs, nodes and tenants of the what-if request with their states at the time of the answer.
+    Return the differences as clauses for users.
     """
     return [
         f"{name} has changed" if name.startswith("quota") else f"{name} is {fact} (was {shown.facts[name]})"

@@ -26,7 +26,7 @@ async def listing(call: Call) -> ProjectList:
 
 
 async def show(call: Call) -> ProjectView:
-    """Show one project."""
+    """Show one project: its members, weight, share, quota and budget."""
     name = call.path["project"]
     await call.daemon.settled()
     known = {*known_projects(call), *declared_projects(call)}

@@ -1,4 +1,4 @@
-"""Routes of the monthly report, and of the report on the targets for waiting times."""
+"""Routes of the monthly report, and of the report on the wait targets of queues."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def _with_off_queue(rows: list[MonthRow], hours: Mapping[str, float]) -> list[Mo
 
 
 async def sla(call: Call) -> SlaReport:
-    """Show which fraction of the jobs of each queue started within the waiting time that is its target."""
+    """Show which fraction of the jobs of each queue started within the wait target of the queue."""
     since, now = await accounted_window(call)
     state = call.daemon.state
     begin, total = call.daemon.accounting.periods.since(since, now)

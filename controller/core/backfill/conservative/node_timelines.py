@@ -24,7 +24,7 @@ from controller.core.model.request import PerNodeRequest
 
 SMALL_SHARED_TIMELINE = 256
 """Nodes without GPUs keep one shared timeline up to this size (`SharedTimeline.size`). A larger shared
-timeline is split.
+timeline is split if this makes changes of it faster.
 """
 SHARED_WRITE_DISCOUNT = 8
 """The cost of changing a segment in a separate timeline, divided by the cost of changing a set of nodes in

@@ -405,7 +405,7 @@ class ReservationTable:
         }
 
     def free_beside_all(self, duration: float, now: float) -> dict[int, FreeResources]:
-        """Return `free_beside` for all nodes that have a backfill reservation."""
+        """Return the result of `free_beside` for all nodes that have a backfill reservation."""
         return self.free_beside(self._rows_with_reservations(), duration, now)
 
     def _rows_with_reservations(self) -> Collection[int]:

@@ -118,8 +118,7 @@ class EasyReservation:
         """Return a copy of the affinity index (labels and terms of jobs by node). Preemption victims that are
         ending are removed from the copy.
 
-        Return None if no affinity term concerns the request, neither a term of the request nor a term of
-        another job.
+        Return None if the request has no affinity terms and no term of another job applies to it.
         """
         jobs, nodes = self._state.jobs, self._state.nodes
         if not part.social or not nodes.job_affinity.affects(part):

@@ -38,11 +38,11 @@ class FirstReservation:
         """
 
     def renew(self, now: float) -> None:
-        """Compute the reservation again, because the first waiting job may be another one now, or its
+        """Compute the reservation again, because another job may now be the first waiting job, or the
         reserved start may have changed. Each cycle that tries all lanes calls this method.
 
-        The reservation is computed here, and not on first use, because the first use depends on cached
-        placements: with other caches, an engine that handles the same inputs would record other starts.
+        The reservation is computed by this method, and not on first use, because the time of the first use
+        depends on caches. Engines with other caches would then record other starts for the same inputs.
         """
         self._easy, self._known = None, False
         self.use(now)
