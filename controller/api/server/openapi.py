@@ -95,7 +95,7 @@ def _operation(route: Route, refs: dict[type[Any], dict[str, Any]]) -> dict[str,
 
 
 def _content(kind: type[Any], refs: dict[type[Any], dict[str, Any]]) -> dict[str, Any]:
-    """Return the schema of a JSON body, with an example if there is one."""
+    """Return the schema of a JSON body. Add an example if EXAMPLES has one."""
     content: dict[str, Any] = {"schema": refs[kind]}
     if kind in EXAMPLES:
         content["example"] = json.loads(TypeAdapter(kind).dump_json(EXAMPLES[kind], exclude_defaults=True))

@@ -8,8 +8,9 @@ from wire.api.policy.shares import HoursInForce
 
 
 def hours_in_force(state: State, now: float) -> HoursInForce | None:
-    """Return the tables [hours.NAME] that are in force now, the time of the next change, and the tables that
-    are in force after this change. Return None if scheduler.toml has no table [hours.NAME].
+    """Return the names of the tables [hours.NAME] that are in force now, the time of the next change (None if
+    there is none), and the names of the tables in force after this change. Return None if scheduler.toml has
+    no table [hours.NAME].
     """
     timetable = state.quotas.rules.timetable
     if not timetable.tables:

@@ -101,8 +101,8 @@ async def _each(
 
 async def _maker(call: Call, order: JobsOrder, jobs: list[Job], refused: list[JobRefused]) -> MakeInput:
     """Return a function that takes a job and returns the engine's input for the requested action, such as
-    Cancel. If the request extends time limits, move the jobs whose longer limit would delay other jobs from
-    `jobs` to `refused`.
+    Cancel. If the request extends time limits, move each job whose longer limit is refused
+    (`check_extension`) from `jobs` to `refused`.
     """
     if order.action != "set" or not jobs:
         return maker_of(order, call.caller.user, call.asker)
@@ -161,7 +161,9 @@ async def _meant(call: Call, word: str) -> list[Job]:
 
 
 async def _elements(call: Call, array: int, indices: tuple[int, ...]) -> list[Job]:
-    """Return the elements of a job array with these indices, including elements that have ended."""
+    """Return the elements of a job array with these indices, including elements that have ended. Raise
+    Rejected if there is no element with one of these indices.
+    """
     known = {
         index: call.daemon.state.jobs[job] for index, job in call.daemon.state.arrays.get(array, {}).items()
     }
@@ -176,7 +178,9 @@ async def _elements(call: Call, array: int, indices: tuple[int, ...]) -> list[Jo
 
 
 def _unended_elements(call: Call, first: Job) -> list[Job]:
-    """Return the unended elements of the job array whose first element is `first`."""
+    """Return the unended elements of the job array whose first element is `first`. Raise Rejected if all
+    elements have ended.
+    """
     state = call.daemon.state
     elements = [state.jobs[each] for _, each in sorted(state.arrays.get(first.id, {}).items())]
     living = [job for job in elements if not job.state.terminal]
