@@ -9,8 +9,9 @@ from collections.abc import Callable
 from wire.text import duration
 
 WARNING_S = 1.0
-"""Seconds. If the clock is behind the time of the newest journal entry by more than this, a warning is
-logged."""
+"""A warning is logged if the clock is more than this many seconds behind the time of the newest journal
+entry.
+"""
 
 log = logging.getLogger("corral.daemon")
 

@@ -59,8 +59,8 @@ class Scavengers:
        GPUs count as free for that queue.
     3. In the queue, scavengers come after all other jobs (`State.scavengers_last`), and scavengers get no
        reservations. A scavenger with licences, job labels or job affinity does not yield, because preemption
-       does not take these into account. A scavenger in a queue that some queue may not preempt
-       (`may_preempt`) does not yield either.
+       does not take these into account. If any queue has the key `may_preempt`, scavengers in queues that
+       this key does not name do not yield either.
 
     Example: a gang has reserved two nodes from 18:00. At 12:00, 3 GPUs of these nodes are free. An ordinary
     job of 8 hours may not start on them. A scavenger of 8 hours may start on them, and the gang preempts the

@@ -99,8 +99,8 @@ class VictimSearch:
     within `spare_ending_s` seconds is no victim (`likely_ends`).
 
     Invariant: victims are returned only if the job passes every filter on every chosen node when all victims
-    have left. So no job is stopped in vain. Cost: O(nodes) for the bounds that changed, then at most
-    `shape.nodes + MAX_NODES_EXAMINED` nodes with O(victims) checks each.
+    have left. So no job is stopped without a gain for the waiting job. Cost: O(nodes) for the bounds that
+    changed, then at most `shape.nodes + MAX_NODES_EXAMINED` nodes with O(victims) checks each.
 
     Example: a job wants 4 GPUs. On node n1, a job that began an hour ago holds 4 GPUs (loss 4 GPU-hours). On
     node n2, two jobs that began 30 minutes ago hold 2 GPUs each (loss 1 GPU-hour each, 2 together). All three

@@ -71,8 +71,8 @@ class QuotaConfig:
     timetable: Timetable = NO_TIMETABLE
     """The tables [hours.NAME]: quotas and weights that apply only in some hours of the week."""
     soft_for_s: float = NEVER
-    """Seconds. A job over a soft limit comes after all other jobs until it has waited this long. After that,
-    soft limits no longer apply to the job.
+    """A job over a soft limit comes after all other jobs until it has waited for this many seconds. After
+    that, soft limits no longer apply to the job.
     """
 
     def queue(self, name: str) -> QueueRule:

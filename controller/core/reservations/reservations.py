@@ -34,8 +34,9 @@ AHEAD = 8
 
 @dataclass(slots=True)
 class Reservation:
-    """An operator's reservation and its nodes. `began` is True while the reservation is active. A recurring
-    reservation is active once in each period; each of these times is an occurrence.
+    """A reservation of nodes, made by an operator or for a timed drain (`drain`). `began` is True while the
+    reservation is active. A recurring reservation is active once in each period; each of these times is an
+    occurrence.
     """
 
     spec: ReservationSpec

@@ -99,7 +99,9 @@ class JobRecord(JobFields):
     have their defaults.
     """
     preemption: PreemptionRecord | None = None
-    """The nomination and preemptions; None: all fields of PreemptionRecord have their defaults."""
+    """The nomination, preemptions and moves of the job; None: all fields of PreemptionRecord have their
+    defaults.
+    """
     profile: str = ""
     """The scheduler profile that placed the job. Empty for a waiting job, because its profile follows from
     the configuration.

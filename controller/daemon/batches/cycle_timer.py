@@ -11,8 +11,9 @@ from controller.core.model.job import NEVER
 CYCLE_SHARE = 0.5
 """The largest fraction of the main loop's time that scheduling cycles may take."""
 CLOCK_CHECK_S = 60.0
-"""Seconds. The event loop reads the system clock at least this often, because the clock can be set while the
-loop waits."""
+"""The main loop reads the system clock at least once in this many seconds, because the clock can be set while
+the loop waits.
+"""
 
 POSTPONED_S = 0.25
 """Seconds until the next cycle after a call of `postpone`."""
