@@ -24,7 +24,9 @@ from wire.agent.orders import Leave, Ping
 from wire.agent.reports import GpuFacts, Hello, NodeFacts, Pong
 
 BYTES = 120
-"""Offset of the field bytes_acked in the struct tcp_info of Linux. The field bytes_received follows."""
+"""Offset in bytes of the field bytes_acked in the struct tcp_info of Linux. The field
+bytes_received follows.
+"""
 
 
 class Farm:

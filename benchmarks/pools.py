@@ -52,7 +52,7 @@ class Machine:
 
 @dataclass
 class Run:
-    """One simulated run with one rule."""
+    """One simulated run with one rule: "no pool", "counter" or "what-if"."""
 
     rule: str
     machines: dict[str, Machine] = field(default_factory=dict)

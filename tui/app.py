@@ -468,7 +468,7 @@ class CorralApp(OrderedKeysApp):
         bare = re.sub(r"@font-face \{.*?\}\s*|<!--.*?-->", "", svg, flags=re.DOTALL)
         return bare.replace("Fira Code", MONOSPACE)
 
-    # -- errors ----------------------------------------------------------
+    # -- errors that end the application ---------------------------------
 
     def thread_broke(self, broken: threading.ExceptHookArgs) -> None:
         """End the application because of the exception that has ended another thread."""

@@ -70,7 +70,7 @@ class RecordedJob:
 
 @dataclass(slots=True)
 class History:
-    """The jobs of a run, and the waiting jobs. Call `observe` with every event."""
+    """All jobs of a run, and those that wait now. Call `observe` with every event of the engine."""
 
     jobs: dict[int, RecordedJob] = field(default_factory=dict)
     waiting: dict[int, RecordedJob] = field(default_factory=dict)

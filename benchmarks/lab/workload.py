@@ -289,7 +289,7 @@ def lab_jobs(seed: int, days: float, load: float, mix: str, gpus: int = GPUS) ->
     ]
     if chosen.flood:
         requests += _flood()
-    requests.sort(key=lambda each: each.at_h)  # A stable sort keeps the order of the streams.
+    requests.sort(key=lambda each: each.at_h)  # At equal hours, the order of the streams remains.
     return [
         TraceJob(number, START_S + each.at_h * HOUR_S, each.spec, each.run_h * HOUR_S, each.user)
         for number, each in enumerate(requests, 1)

@@ -63,8 +63,9 @@ _DENIED = "Access/permission denied"
 
 
 def main(words: list[str]) -> int:
-    """Run scancel. Return 1 if the controller refused to cancel a job or to send a signal. As in Slurm, an
-    unknown or ended job is an error only with --signal or with an option that filters jobs, such as --user.
+    """Cancel jobs, or send them a signal. Return 1 if the controller refused to cancel a job or to send a
+    signal. As in Slurm, an unknown or ended job is an error only with --signal or with an option that filters
+    jobs, such as --user.
     """
     arguments = parse(OPTIONS, words)
     if prints_only_help(arguments, USAGE, OPTIONS):

@@ -68,7 +68,9 @@ _ELSEWHERE: Mapping[str, str] = {
 
 
 def main(words: list[str]) -> int:
-    """Run scontrol. Options may stand before and after the verb."""
+    """Run the verb that the command line names, and return its exit code. Options may stand before and after
+    the verb.
+    """
     arguments = parse(OPTIONS, words)
     if arguments.has("version"):
         print(VERSION)

@@ -72,8 +72,8 @@ def _order(verb: str, action: str, words: list[str], *, stay_held: bool = False)
     failed = False
     for each in refused:
         code = each.problem.code
-        # Ignore the refusal, because in Slurm it is no error to hold a held or running job, or to release a
-        # job that is not held.
+        # Ignore the refusal, because in Slurm it is no error to hold a running job, or to release a job that
+        # is not held.
         if code == "conflict" and verb in ("hold", "release") and "already" not in each.problem.message:
             continue
         failed = True

@@ -25,8 +25,8 @@ _RESTART_HELP = "Write --restart on-failure:3, --restart always or --restart nev
 def restart_of(
     policy: str | None = None, delay: str | None = None, codes: str | None = None
 ) -> Restart | None:
-    """Return the restart policy of the three --restart options; None if the user wrote none of these options.
-    Raise CommandError if a value is invalid or --restart is missing.
+    """Return the restart policy that --restart, --restart-delay and --restart-codes describe; None if the
+    user wrote none of them. Raise CommandError if a value is invalid, or if --restart is missing.
     """
     if policy is None:
         if delay is None and codes is None:

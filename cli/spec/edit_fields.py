@@ -55,5 +55,5 @@ def with_flag_names(problem: Problem) -> Problem:
 
 
 def _fields(option: JobOption) -> tuple[str, ...]:
-    # --gpus-per-node sets two fields: the number of GPUs, and the number of nodes that this number needs.
+    # --gpus-per-node sets two fields: the number of GPUs of the job, and the number of its nodes.
     return ("gpus", "nodes") if option.name == "gpus_per_node" else (option.field,)

@@ -1,3 +1,3 @@
-"""Reads workload files. A workload is a set of tasks with dependencies; a matrix or a count makes one task
-several jobs.
+"""Reads workload files. A workload is a set of tasks with dependencies. A task with a matrix or a count
+becomes several jobs.
 """

@@ -46,7 +46,7 @@ class Confirmation:
 
 
 def cancel(jobs: Sequence[JobView], now: float) -> Confirmation:
-    """Return the dialog that asks whether to cancel these jobs."""
+    """Return the content of the dialog that asks whether to cancel these jobs."""
     number = counted(len(jobs), "job")
     running = [job for job in jobs if job.started_at is not None]
     lines: list[Sequence[Piece]] = [[("Owners   ", "muted"), (_owners(jobs), "text")]]
@@ -74,7 +74,7 @@ def cancel(jobs: Sequence[JobView], now: float) -> Confirmation:
 
 
 def preempt(jobs: Sequence[JobView], now: float) -> Confirmation:
-    """Return the dialog that asks whether to preempt these jobs."""
+    """Return the content of the dialog that asks whether to preempt these jobs."""
     number = counted(len(jobs), "job")
     held = sum(job.gpus for job in jobs)
     spent = sum(job.gpus * (now - (job.started_at or now)) for job in jobs) / 3600
@@ -94,7 +94,7 @@ def preempt(jobs: Sequence[JobView], now: float) -> Confirmation:
 
 
 def requeue(jobs: Sequence[JobView], now: float) -> Confirmation:
-    """Return the dialog that asks whether to requeue these jobs."""
+    """Return the content of the dialog that asks whether to requeue these jobs."""
     asked = preempt(jobs, now)
     number = counted(len(jobs), "job")
     return replace(
@@ -103,7 +103,7 @@ def requeue(jobs: Sequence[JobView], now: float) -> Confirmation:
 
 
 def priority(jobs: Sequence[JobView], by: int, now: float) -> Confirmation:
-    """Return the dialog that asks whether to change the priority of these jobs by `by`."""
+    """Return the content of the dialog that asks whether to change the priority of these jobs by `by`."""
     number, word = counted(len(jobs), "job"), "Raise" if by > 0 else "Lower"
     changes = new_priorities(jobs, by)
     lines: list[Sequence[Piece]] = [
@@ -133,7 +133,9 @@ def new_priorities(jobs: Sequence[JobView], by: int) -> list[tuple[JobView, int]
 
 
 def advice(job: JobView, easing: Easing, command: str) -> Confirmation:
-    """Return the dialog that asks whether to make a change that would start a waiting job now."""
+    """Return the content of the dialog that asks whether to make a change that would start a
+    waiting job now.
+    """
     words = [word for word in easing.command if not word.startswith("--")]
     trial = WhatIf(edit=(JobEdit(job.id, easing.changes),))
     if words[:2] == ["job", "release"]:
@@ -157,7 +159,7 @@ def advice(job: JobView, easing: Easing, command: str) -> Confirmation:
 
 
 def cordon_gpu(node: NodeView, gpu: GpuView) -> Confirmation:
-    """Return the dialog that asks whether to cordon a GPU."""
+    """Return the content of the dialog that asks whether to cordon a GPU."""
     name = f"{printable(node.name, 40)}:{gpu.number}"
     jobs = ", ".join(gpu.job_labels or map(str, gpu.jobs))
     return Confirmation(
@@ -173,7 +175,7 @@ def cordon_gpu(node: NodeView, gpu: GpuView) -> Confirmation:
 
 
 def drain(nodes: Sequence[NodeView]) -> Confirmation:
-    """Return the dialog that asks whether to drain these nodes."""
+    """Return the content of the dialog that asks whether to drain these nodes."""
     names = ", ".join(printable(node.name, 40) for node in nodes)
     jobs = sum(len(node.jobs) for node in nodes)
     free = gpus_text(round(sum(len(node.gpus) - cells.gpus_used(node) for node in nodes), 2))
@@ -191,7 +193,9 @@ def drain(nodes: Sequence[NodeView]) -> Confirmation:
 
 
 def unset_quota(quota: QuotaView) -> Confirmation:
-    """Return the dialog that asks whether to remove the limits that a command has set for this quota."""
+    """Return the content of the dialog that asks whether to remove the limits that a command has set for this
+    quota.
+    """
     name = printable(quota.name)
     return Confirmation(
         f"Unset the quota of {quota.scope} {printable(quota.name, 40)}?",
@@ -203,7 +207,7 @@ def unset_quota(quota: QuotaView) -> Confirmation:
 
 
 def cancel_reservation(row: ReservationView, now: float) -> Confirmation:
-    """Return the dialog that asks whether to cancel this reservation."""
+    """Return the content of the dialog that asks whether to cancel this reservation."""
     spec = row.spec
     when = "it is active" if row.on else f"it begins in {duration(row.starts_at - now)}"
     again = f", and again every {duration(spec.every_s)}" if spec.every_s else ""
@@ -221,8 +225,8 @@ def cancel_reservation(row: ReservationView, now: float) -> Confirmation:
 
 
 def move(steps: Sequence[MoveRow]) -> Confirmation:
-    """Return the dialog that asks whether to move running jobs to other nodes. `steps` has one proposed move
-    or all proposed moves.
+    """Return the content of the dialog that asks whether to move running jobs to other nodes. `steps` has one
+    proposed move or all proposed moves.
     """
     proposals = [step.what for step in steps if isinstance(step.what, ProposalView)]
     moves = [each for proposal in proposals for each in proposal.moves]

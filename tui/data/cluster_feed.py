@@ -202,8 +202,8 @@ class LiveFeed:
             except Unreachable as error:
                 note = error.why
             except Refused as error:
-                # The controller has deleted the event from which the stream should continue, so load the
-                # whole state again.
+                # Load the whole state again, because the controller may have deleted the event after which
+                # the stream should continue.
                 note, self._seq = error.problem.message, None
             if not self._over.is_set():
                 self._over.wait(self._lost(note))

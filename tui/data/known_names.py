@@ -78,6 +78,6 @@ def matching(names: Sequence[str], text: str, *, several: bool) -> list[str]:
 
 
 def completed(text: str, name: str, *, several: bool) -> str:
-    """Return the text with its last word, or with the whole text, replaced by the name."""
+    """Return the text with the name in place of its last word (`several`) or of the whole text."""
     head, space, _ = text.rpartition(" ") if several else ("", "", "")
     return f"{head}{space}{name}"

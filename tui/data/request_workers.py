@@ -30,7 +30,7 @@ class RequestWorkers:
             threading.Thread(target=self._carry, name=f"requests-{number}", daemon=True).start()
 
     def close(self) -> None:
-        """Stop the threads. Requests that have not been sent are dropped."""
+        """Let the threads end after they have sent the requests that are already waiting."""
         for _ in range(self._threads):
             self._waiting.put(None)
 

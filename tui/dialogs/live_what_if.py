@@ -15,8 +15,8 @@ from wire.http.client import Unreachable
 from wire.text import printable
 
 REST_S: Final = 0.3
-"""A what-if request is sent only after this many seconds without a key, because the controller copies its
-whole state for each request.
+"""A what-if request is sent only after this many seconds without a key, because for each request the
+controller simulates the queue on a copy of the engine.
 """
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 8.0

@@ -14,8 +14,8 @@ from wire.text import counted, duration, printable
 
 def edit_jobs(jobs: Sequence[JobView], clock: Callable[[], float]) -> Form[dict[str, object], JobsAnswer]:
     """Return the form that changes these jobs. A field shows its present value if all jobs have the same
-    value, and is otherwise empty. Only fields that the user changes are sent. `clock` returns the time of the
-    controller.
+    value, and is otherwise empty; the field for the begin time is always empty. Only fields that the user
+    changes are sent. `clock` returns the time of the controller.
     """
     fields = (
         Field(

@@ -105,7 +105,7 @@ class Form(Generic[Request, Answer]):
 
 
 def filled(fields: Iterable[Field], typed: Typed) -> dict[Field, str]:
-    """Return the texts of the fields that are not empty."""
+    """Return the typed texts of all fields, except those that are empty."""
     found = {field: typed.get(field.name, field.default).strip() for field in fields}
     return {field: text for field, text in found.items() if text}
 

@@ -57,7 +57,7 @@ class JobLog:
         note = (f"  {self._note}" if self._note else "", "warn")
         return [(self.stream, "sorted"), (f"  {details}", "muted"), note]
 
-    # -- the end of the log ---------------------------------------------------------------
+    # -- following the end of the log -----------------------------------------------------
 
     def follow(self) -> None:
         """Load the end of the log, and follow new lines."""
@@ -115,7 +115,9 @@ class JobLog:
         return not loaded
 
     def turn_page(self, direction: int) -> None:
-        """Fetch the part of the log before or after the shown page, if there is one."""
+        """Fetch the part of the log before (`direction` = -1) or after (1) the shown page, if
+        there is one.
+        """
         page = self._pane.shown_page
         if page is None:
             return
@@ -152,7 +154,7 @@ class JobLog:
         self._pane.show_page(page, place, mark=mark)
         self._changed()
 
-    # -- search ---------------------------------------------------------------------------
+    # -- search in the whole log ----------------------------------------------------------
 
     def find(self, text: str) -> None:
         """Search for a text in the whole log. If a page is shown, search downwards from its first visible

@@ -151,8 +151,8 @@ LABEL = 10
 
 
 def wrapped_fact(label: str, text: str, style: str, width: int) -> list[list[Piece]]:
-    """Return lines of text with a label before the first line. No line is wider than `width`, unless a word
-    is.
+    """Return lines of text with a label before the first line. A line is wider than `width` only if a single
+    word is.
     """
     rows = textwrap.wrap(text, max(20, width - LABEL - 1), break_long_words=False) or [""]
     return [fact("" if at else label, (row, style)) for at, row in enumerate(rows)]

@@ -31,7 +31,7 @@ older than _GAP_STEPS times the seconds between two samples.
 
 
 def heat(percent: float) -> str:
-    """Return the style name for a load in percent."""
+    """Return the style name for a load in percent, such as heat-8 for 50 %."""
     return f"heat-{max(0, min(HEATS - 1, int(percent / 100 * HEATS)))}"
 
 

@@ -32,7 +32,7 @@ class PlanEffect:
     shifts: dict[int, Shift] = field(default_factory=dict)
     new: Sequence[Shift] = ()
     ended: frozenset[int] = frozenset()
-    """The jobs that would be preempted."""
+    """The ids of the jobs that would be preempted."""
 
     @staticmethod
     def of(answer: WhatIfAnswer) -> PlanEffect:

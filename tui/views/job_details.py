@@ -39,8 +39,8 @@ from wire.text import printable
 REASK_S: Final = 5
 LOADS_S: Final = 10
 EXPLAIN_S: Final = 30
-"""The seconds between two forecasts for a waiting job. The interval is long, because the controller copies
-its whole state for each forecast.
+"""The seconds between two forecasts for a waiting job. The interval is long, because each forecast simulates
+the queue on a copy of the engine.
 """
 MOST_EVENTS: Final = 3_000
 MOST_LOAD_NODES: Final = 50
@@ -92,7 +92,7 @@ class JobDetailsView(View):
     def close(self) -> None:
         self.job_log.close()
 
-    # -- display --------------------------------------------------------------------
+    # -- display of the job ---------------------------------------------------------
 
     @property
     def pane(self) -> Pane:
@@ -207,7 +207,7 @@ class JobDetailsView(View):
     def act_tab_left(self) -> None:
         self.open_tab(TABS[TABS.index(self.tab) - 1])
 
-    # -- advice --------------------------------------------------------------------------
+    # -- changes that would start the job ------------------------------------------------
 
     def _advice(self) -> list[tuple[str, str]]:
         """Return the changes, such as a smaller request, that would start the waiting job now. Each change is
@@ -238,7 +238,7 @@ class JobDetailsView(View):
         app = app_of(self)
         app.act(BY_NAME["apply_advice"].name if self._advice() else actions.QUEUE)
 
-    # -- requests ----------------------------------------------------------------------
+    # -- requests to the controller ----------------------------------------------------
 
     def _ask(self) -> None:
         app_of(self).requests.ask(lambda client: client.job(self.job), self._answered)
@@ -278,7 +278,7 @@ class JobDetailsView(View):
         )
 
     def _request_loads(self) -> None:
-        """Request the loads of the job's GPUs while their tab is shown."""
+        """Request the loads of the job's GPUs, if their tab is shown."""
         row = self.row
         if self.tab == GPUS and row is not None and row.held:
             nodes = [held.node for held in row.held][:MOST_LOAD_NODES]
@@ -291,7 +291,7 @@ class JobDetailsView(View):
             self._gpu_loads = answer.nodes
             self._redraw()
 
-    # -- log and filter ------------------------------------------------------------------
+    # -- actions on the log --------------------------------------------------------------
 
     @property
     def filter_text(self) -> str:

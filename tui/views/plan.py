@@ -67,8 +67,8 @@ class PlanView(View):
         self._ticks = 0
         self._span_s = 43_200.0
         self._panned_s: float | None = None
-        """The begin of the chart after the user has moved the chart; None while the chart follows the present
-        time.
+        """The begin of the chart, in seconds since 1970, after the user has moved the chart; None while the
+        chart follows the present time.
         """
         self._grouping = 0
         self._apart = False
@@ -85,7 +85,7 @@ class PlanView(View):
     def pane(self) -> PlanPane:
         return self._pane
 
-    # -- requests ---------------------------------------------------------------------------------
+    # -- requests for the plan --------------------------------------------------------------------
 
     def _ask(self, attempt: int = 0) -> None:
         app = app_of(self)
@@ -131,7 +131,7 @@ class PlanView(View):
             self._ask()
         self._draw()
 
-    # -- the chart --------------------------------------------------------------------------------
+    # -- drawing the chart ------------------------------------------------------------------------
 
     def _timeline(self) -> Timeline:
         now = app_of(self).model.now()
@@ -195,7 +195,7 @@ class PlanView(View):
         self._draw()
         self._moved()
 
-    # -- texts ------------------------------------------------------------------------------------
+    # -- texts around the chart -------------------------------------------------------------------
 
     def note(self, *, brief: bool = False) -> Sequence[Piece]:
         """Return whether the chart shows the plan before or after a proposed change, the filter, the numbers
@@ -253,7 +253,7 @@ class PlanView(View):
         )
         return [piece for sign, word in signs for piece in ((f"{sign} ", "text"), (f"{word}  ", "muted"))]
 
-    # -- actions ----------------------------------------------------------------------------------
+    # -- actions of the user ----------------------------------------------------------------------
 
     def _moved(self) -> None:
         app_of(self).refresh_lines()

@@ -59,7 +59,7 @@ class PolledListView(ListView[str, Row], Generic[Row, Answer]):
         """Return lines with the details of a row."""
         raise NotImplementedError
 
-    # -- requests -------------------------------------------------------------------------
+    # -- requests for the list ------------------------------------------------------------
 
     def ask(self) -> None:
         """Request the list now. If a request is under way, request the list again after its answer."""
@@ -99,7 +99,7 @@ class PolledListView(ListView[str, Row], Generic[Row, Answer]):
         self.table.refresh_changed()
         self._show_details()
 
-    # -- display ---------------------------------------------------------------------
+    # -- display of the list ---------------------------------------------------------
 
     def compose(self) -> ComposeResult:
         yield self.table

@@ -96,7 +96,7 @@ class PulseView(View):
         if width and height:
             lines = arrange(model, self._data, times, width, height)
             if len(lines) > height:
-                # The scroll bar takes one cell of each line.
+                # Leave one cell of each line for the scroll bar.
                 lines = arrange(model, self._data, times, width - 1, height)
             self._pane.show(lines)
 

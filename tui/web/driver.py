@@ -40,10 +40,12 @@ class BrowserDriver(WebDriver):
         return len(data)
 
     def start_application_mode(self) -> None:
-        """Start, and give the application the keyboard at once.
+        """Start the application, and tell it at once that it has the focus, because it handles keys only
+        then.
 
-        The base class takes the keyboard away until the page reports that its terminal has the focus. A page
-        that had the focus before its WebSocket was open reports no focus, and keys would be lost.
+        The base class tells the application that it has no focus, until the page reports that its terminal
+        has got the focus. A page that had the focus before its WebSocket was open reports nothing, and keys
+        would be lost.
         """
         super().start_application_mode()
         self._app.call_later(self._app.post_message, AppFocus())

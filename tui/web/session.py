@@ -135,7 +135,9 @@ def _cells(number: int) -> int:
 
 
 async def _end(process: Process) -> None:
-    """End the process by the end of its stdin. Kill it if it does not end within KILL_S seconds."""
+    """Close the stdin of the process, which ends the process. Kill it if it does not end within KILL_S
+    seconds.
+    """
     assert process.stdin is not None
     process.stdin.close()
     try:

@@ -132,7 +132,7 @@ class CalendarPane(Pane):
                 self.refresh()
                 app_of(self).refresh_lines()
 
-    # -- conflicts ------------------------------------------------------------------------
+    # -- jobs and reservations in the window ----------------------------------------------
 
     def conflicts(self) -> tuple[list[JobView], list[ReservationView]]:
         """Return the running jobs and the reservations that may use a chosen node within the window."""
@@ -148,7 +148,7 @@ class CalendarPane(Pane):
         ]
         return list(jobs.values()), taken
 
-    # -- painting -------------------------------------------------------------------------
+    # -- painting the rows ----------------------------------------------------------------
 
     def paint_head(self, _y: int, width: int) -> Strip:
         now = app_of(self).model.now()

@@ -44,7 +44,7 @@ class LogPane(Pane):
         self.following = True
         self.wrapping = False
 
-    # -- lines --------------------------------------------------------------------------
+    # -- lines of the log ---------------------------------------------------------------
 
     def show_page(self, page: LogPage, place: int, *, mark: bool) -> None:
         """Show a page of the log, with the line that contains the byte `place` near the top. With `mark`,
@@ -128,7 +128,7 @@ class LogPane(Pane):
         self._arrange()
         self.scroll_lines(self._starts[place] if self._starts and place < len(self._starts) else place)
 
-    # -- display ------------------------------------------------------------------------
+    # -- display of the lines -----------------------------------------------------------
 
     @property
     def _count(self) -> int:

@@ -87,7 +87,7 @@ class Pane(Widget, can_focus=True):
         """Scroll back if there is empty space below the last line, until the last line is at the bottom."""
         self.scroll_lines(self.top)
 
-    # -- painting -----------------------------------------------------------------------
+    # -- painting the lines -------------------------------------------------------------
 
     def refresh_changed(self, lines: Iterable[int] | None = None) -> None:
         """Repaint only the changed part of each line, such as a run time, so that few bytes are sent to the

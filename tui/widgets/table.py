@@ -66,7 +66,7 @@ class ListTable(Pane, Generic[Key, Row]):
         """Return the keys of the rows that are visible now."""
         return [self.listing.key_at(at) for at in range(self.top, min(self.top + self.page, self.total))]
 
-    # -- movement -------------------------------------------------------------------------
+    # -- movement of the cursor and of rows -----------------------------------------------
 
     def step(self, by: int) -> None:
         self.jump(self.listing.index + by)
@@ -149,7 +149,7 @@ class ListTable(Pane, Generic[Key, Row]):
                 self._on_move()
             left += width + self._gap
 
-    # -- painting -----------------------------------------------------------------------
+    # -- painting the table -------------------------------------------------------------
 
     @property
     def _gap(self) -> int:

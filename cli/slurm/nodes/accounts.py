@@ -99,8 +99,8 @@ Rows = list[dict[str, Any]]
 
 
 def main(words: list[str]) -> int:
-    """Run sacctmgr. Only its verbs show and list exist, because scheduler.toml, and not sacctmgr, sets the
-    accounts and users of Corral.
+    """Print the objects that `sacctmgr show` or `sacctmgr list` names. Other verbs are an error, because
+    scheduler.toml, and not sacctmgr, sets the accounts and users of Corral.
     """
     arguments = parse(OPTIONS, words)
     if prints_only_help(arguments, USAGE, OPTIONS):

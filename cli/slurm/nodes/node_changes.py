@@ -21,7 +21,7 @@ _ELSEWHERE = {
 
 
 def update_nodes(words: list[str]) -> int:
-    """Drain or resume nodes. Return 1 if the controller refused a node."""
+    """Drain or resume the nodes of NodeName. Return 1 if the controller refused a node."""
     pairs = dict(_pair(word) for word in words)
     names = hosts(pairs.pop("nodename"))
     state, reason = pairs.pop("state", "").lower(), pairs.pop("reason", "")

@@ -40,7 +40,11 @@ OPTIONS = (
     switch("responding", "r", "Only nodes that answer."),
     switch("list-reasons", "R", "Print why nodes are down or drained."),
     switch("summarize", "s", "Print only how many nodes are in use."),
-    Option("sort", "S", help="Letters of fields by which the lines are sorted, such as '-t,N'."),
+    Option(
+        "sort",
+        "S",
+        help="Sort the lines by these fields (letters of --format), such as '-t,N'. '-' reverses.",
+    ),
     Option("states", "t", help="Only nodes in these states, such as idle,mix."),
     switch("reservation", "T", "Print reservations."),
     switch("verbose", "v"),

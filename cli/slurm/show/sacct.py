@@ -67,7 +67,7 @@ OPTIONS = (
     switch("truncate", "T"),
     Option("uid", "u", help="Only jobs of these users (names or uids), such as ada,1000."),
     Option("user"),
-    Option("units", "", help="The unit of memory: K, M, G, T or P."),
+    Option("units", "", help="Print memory in this unit: K, M, G, T or P."),
     switch("verbose", "v"),
     Option("wckeys", "W"),
     Option("whole-hetjob", "", Value.OPTIONAL),
@@ -81,7 +81,9 @@ _JOB = re.compile(r"(\d+(?:_(?:\d+|\[[\d,:-]+\]))?)(?:\+\d+)?(?:\.(\w+))?")
 
 
 def main(words: list[str]) -> int:
-    """Run sacct. As in Slurm, unknown jobs are no error."""
+    """Print the jobs and steps that the options select. Return exit code 0; as in Slurm, unknown jobs are no
+    error.
+    """
     arguments = parse(OPTIONS, words)
     if prints_only_help(arguments, USAGE, OPTIONS):
         return 0

@@ -47,7 +47,7 @@ class AgentLink:
     """Talks to the agent about one step.
 
     1. Connect to the socket, and check that the agent runs as root or as this user. Send the mark of the
-       attempt as a proof that this srun belongs to the job.
+       attempt (a signed text) as a proof that this srun belongs to the job.
     2. The first call of `record` requests the number of the step. The last call reports the end of the step.
     3. A lost connection means that the agent was restarted. The tasks continue. Connect again, report to the
        new agent that the step still runs, and connect to the tasks on other nodes (RemoteTasks).
@@ -55,8 +55,8 @@ class AgentLink:
        started may not know the attempt yet.
 
     One thread reads the socket, passes output and ends of tasks to the callbacks of `open`, and connects
-    again after a loss. Therefore no message of an earlier connection is handled after the next connection
-    has begun.
+    again after a loss. Therefore no message of an earlier connection is handled after the next connection has
+    begun.
     """
 
     def __init__(self, path: str, attempt: str, mark: str) -> None:

@@ -45,7 +45,7 @@ class StepLink(Protocol):
     """Records the step of one srun, and runs its tasks on other nodes."""
 
     def connect(self) -> None:
-        """Connect without recording a step. Raise LinkLost if the agent does not answer."""
+        """Connect to the agent without recording a step. Raise LinkLost if the agent does not answer."""
 
     def record(self, step: Step) -> int:
         """Record the beginning of the step if the step has no number yet, otherwise its end. Return the

@@ -264,7 +264,7 @@ class StepTasks:
             _started(_feed, self._link, task.rank, source, given, daemon=True)
         return []
 
-    # --- PMI ---
+    # --- messages of PMI ---
 
     def _pmi_socket(self, rank: int) -> tuple[socket.socket | None, socket.socket | None]:
         if self._pmi is None:

@@ -41,7 +41,7 @@ _RECEIVE = (
 
 
 def main(words: list[str]) -> int:
-    """Run sbcast. Return 1 if the copy to a node has failed."""
+    """Copy a file to all nodes of a job. Return 1 if the copy to a node has failed."""
     arguments = parse(OPTIONS, words)
     if prints_only_help(arguments, USAGE, OPTIONS):
         return 0

@@ -20,8 +20,9 @@ from wire.http.client import Client, Refused, Unreachable
 from wire.names import SLURM_QOS
 
 ALLOCATION_VARIABLE = "CORRAL_ALLOCATION"
-"""The name of an environment variable with a random text. The job of an allocation and the command of salloc
-get this variable. Other users cannot read the text.
+"""The name of an environment variable with a random text, which is a part of the name of the pipe in
+`_HOLDER`. The job of an allocation and the command of salloc get this variable. Other users cannot read the
+text.
 """
 _HOLDER = (
     f'f=/tmp/corral-allocation-${ALLOCATION_VARIABLE}; mkfifo -m 600 "$f" || exit 1; '
@@ -142,8 +143,8 @@ class Allocation:
             print(f"{self._program}: {sentence}", file=sys.stderr, flush=True)
 
     def _fill(self, view: JobView) -> None:
-        """Set `nodes` and `variables`: the environment variables that a batch script of this job would
-        get.
+        """Set `nodes` to the nodes of the job, and `variables` to the environment variables that a batch
+        script of this job would get.
         """
         with Client() as client:
             cluster = client.cluster().name

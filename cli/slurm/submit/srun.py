@@ -29,7 +29,7 @@ STEP_OPTIONS = (
     switch("exact"),
     Option("het-group"),
     Option("immediate", "I", Value.OPTIONAL),
-    Option("jobid", "", help="Run the step in this job."),
+    Option("jobid", "", help="Run the step in this job, such as 7."),
     Option("kill-on-bad-exit", "K", Value.OPTIONAL, "End all tasks when one fails."),
     switch("label", "l", "Write the number of the task before each line of output."),
     Option("mpi"),
@@ -59,7 +59,9 @@ _NOT_FOR_TASKS = ("SLURM_NODEID", "SLURM_PROCID", "SLURM_LOCALID", "SLURMD_NODEN
 
 
 def main(words: list[str]) -> int:
-    """Run srun. Return the highest exit code of the tasks."""
+    """Run the tasks of a step, in the job of --jobid or of the environment, otherwise in a new allocation.
+    Return the highest exit code of the tasks.
+    """
     arguments = parse(OPTIONS, words, intersperse=False)
     if prints_only_help(arguments, USAGE, OPTIONS):
         return 0

@@ -130,7 +130,7 @@ def node_listing() -> Listing[str, NodeView]:
 
 
 def natural_sort_key(name: str) -> tuple[tuple[int, int, str], ...]:
-    """Return a sort key that compares digits as numbers, so that node-2 comes before node-10."""
+    """Return a sort key that compares numbers in names by value, so that node-2 comes before node-10."""
     parts = re.findall(r"\d+|\D", name.casefold())
     return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts)
 

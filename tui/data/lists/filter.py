@@ -35,8 +35,8 @@ class FilterError(ValueError):
 
 @dataclass(frozen=True)
 class RowFilter(Generic[Row]):
-    """A parsed filter. A row passes if the row matches every term of the filter text. All rows pass an empty
-    filter.
+    """A parsed filter. A row passes the filter if it matches every term of the filter text. All rows pass an
+    empty filter.
     """
 
     text: str = ""
