@@ -27,8 +27,8 @@ from wire.agent.reports import AttemptStatus, Checkpoint, Report
 from wire.dataclass import dataclass
 
 NODE_UNFIT = "node_unfit"
-"""The first word of the reason of an attempt that this host could not start. The controller then tries
-another node.
+"""The first word of the reason `why` in the status of an attempt that this host could not start. The
+controller then tries another node.
 """
 
 

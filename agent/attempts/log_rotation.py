@@ -104,8 +104,8 @@ def skip_hole(descriptor: int, offset: int) -> tuple[int, bytes]:
 
 
 def equal_share(sizes: Iterable[int], most: int) -> int | None:
-    """Return the size in bytes to which each larger log must be cut, so that the logs together have at most
-    `most` bytes. The result is at least _LEAST. Return None if no log must be cut.
+    """Return the limit for the size of each log, in bytes, with which the logs together have at most `most`
+    bytes. Larger logs must be cut to this limit, which is at least _LEAST. Return None if no log must be cut.
     """
     ordered = sorted(sizes)
     if sum(ordered) <= most:

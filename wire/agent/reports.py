@@ -155,7 +155,9 @@ class AttemptStatus:
     usage: Optional[Usage] = None
     checkpoint: Optional[Checkpoint] = None
     ready: bool = False
-    """True while the attempt waits at the barrier of its gang for the message Go."""
+    """True from the time at which the attempt has reached the barrier of its gang, where it waits for the
+    message Go.
+    """
     tail: str = ""
     """The last lines of the log of an attempt that failed. The controller finds the cause of the failure in
     these lines. The lines are not stored.

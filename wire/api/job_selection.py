@@ -43,7 +43,7 @@ class ArrayElements:
 
 @dataclass(frozen=True)
 class JobRange:
-    """Selects all active jobs with ids from `low` to `high`."""
+    """Selects the jobs with ids from `low` to `high` that have not ended."""
 
     low: int
     high: int
@@ -51,12 +51,13 @@ class JobRange:
 
 @dataclass(frozen=True)
 class AllJobs:
-    """Selects all active jobs."""
+    """Selects all jobs that have not ended."""
 
 
 @dataclass(frozen=True)
 class JobsOf:
-    """Selects all active jobs of a user or a project, or all active jobs whose name matches a pattern.
+    """Selects jobs that have not ended: all jobs of a user or a project, or all jobs whose name matches a
+    pattern.
 
     `field` is user, project or name. In a pattern, `*` stands for any characters and `?` for one.
     """

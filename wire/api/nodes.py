@@ -207,7 +207,9 @@ class TimedDrainView:
 
 @dataclass(frozen=True)
 class NodeView:
-    """One node. For a node that does not report, the fields have the last known values."""
+    """One node. For a node that does not report, the fields have the last known values, and the readings of
+    its GPUs are 0.
+    """
 
     name: str
     state: NodeState

@@ -22,8 +22,8 @@ _ADDRESS = re.compile(
 
 @dataclass(frozen=True)
 class HostSpec:
-    """The settings of a host to which the controller connects by SSH. An empty setting is taken from
-    ~/.ssh/config or detected on the host.
+    """The settings of a host to which the controller connects by SSH. For an empty setting, the value in
+    ~/.ssh/config, a value detected on the host, or a default is used.
     """
 
     ssh: str

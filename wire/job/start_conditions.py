@@ -87,8 +87,8 @@ DEFAULT_RESTART = Restart()
 
 
 class Until(str, enum.Enum):
-    """The condition of a dependency. DATA: a path must exist before the dependent job may start. Any other
-    value: the state that a job, or all jobs of an array, must have reached before.
+    """What must be true before a dependent job may start. DATA: a path exists. Any other value: a job, or
+    each job of an array, has reached this state.
     """
 
     STARTED = "started"

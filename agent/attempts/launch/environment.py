@@ -68,8 +68,8 @@ def host_variables(cluster_name: str, gpus: list[int]) -> dict[str, str]:
 
 def task_variables(order: Start) -> list[dict[str, str]]:
     """Return one dict for each task of this node, with the variables that only this task gets, such as RANK.
-    For a job with a single task the dict is empty, because a launcher such as torchrun would wait for other
-    tasks if RANK were set.
+    If the whole job has only one task, its dict is empty, because a launcher such as torchrun would wait for
+    other tasks if RANK were set.
     """
     size = order.tasks * order.nodes
     if size == 1:

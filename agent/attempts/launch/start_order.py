@@ -150,7 +150,8 @@ class LaunchBuilder:
 
     def build_user_spec(self, directory: str, order: Start) -> LaunchSpec:
         """Return a launch spec for a child process of the agent that runs as the job's user. The child scans
-        for checkpoints, or requests the URL of a health check. The launch spec does not start a job.
+        for checkpoints, or carries out a health check of a URL or a file. The launch spec does not start a
+        job.
         """
         return spec_from_order("", directory, order, self.accounts.account_of(order.user))
 

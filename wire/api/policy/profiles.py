@@ -12,8 +12,8 @@ class ProfileView:
     """A scheduler profile: its `policy` as in scheduler.toml, and the jobs and nodes to which the policy
     applies.
 
-    `terms` are conditions on nodes, and `nodes` are the nodes that meet all these conditions. `shared` are
-    the other profiles that use some of these nodes.
+    `terms` are conditions on nodes, and `nodes` are the names of the nodes that meet all these conditions.
+    `shared` has the names of other profiles that use some of these nodes.
     """
 
     name: str

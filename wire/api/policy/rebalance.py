@@ -100,7 +100,7 @@ class Rebalanced:
 
 
 def proposal_benefit(proposal: ProposalView) -> str:
-    """Return the benefit of a proposal, as text for users."""
+    """Return the benefit of a proposal as text for users, such as `gpu01 is empty 2h10m sooner`."""
     sooner = "" if proposal.earlier_s is None else f" {duration(proposal.earlier_s)} sooner"
     if proposal.for_job is not None:
         place = nodes_and_gpus(proposal.place)
@@ -128,7 +128,7 @@ def nodes_and_gpus(allocation: Sequence[Held]) -> str:
 
 
 def move_purpose(move: Moved) -> str:
-    """Return the purpose of a move, as text for users."""
+    """Return the purpose of a move as text for users, such as `job 12 starts` or `gpu01 is empty`."""
     if move.for_job is not None:
         return f"job {move.for_job} starts"
     return {"load": f"{move.node} has less load", "drain": f"{move.node} is empty"}.get(

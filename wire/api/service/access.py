@@ -44,7 +44,9 @@ class TokenView:
     by: str
     expires_at: Optional[float] = None
     used_at: Optional[float] = None
-    """The time of the last request with this token to this controller; None if there was none."""
+    """The time of the last request with this token since the start of this controller; None if there was
+    none.
+    """
     used_from: str = ""
 
 

@@ -108,7 +108,7 @@ class PolicyCalls(ApiCalls):
         return self._get(ServiceView, f"/v1/services/{quoted(name)}")
 
     def restart_service(self, name: str) -> ServiceView:
-        """Restart all replicas of a service, one after the other. Return the service."""
+        """Restart all replicas of a service in turn, as its `max_unavailable` allows. Return the service."""
         return self._post(ServiceView, f"/v1/services/{quoted(name)}/restart")
 
     def scale_service(self, name: str, replicas: Optional[int]) -> ServiceView:
