@@ -122,8 +122,8 @@ def _sort_key(sort: str, places: Mapping[int, QueuePlace]) -> Callable[[JobView]
     """Return the function that returns the sort key of a row. Rows with equal keys are in the order of their
     ids.
 
-    With the word `start`, jobs that have started come first, then waiting jobs by place in the queue, then
-    all other jobs.
+    If `sort` is start or -start, the keys put jobs that have started first, then waiting jobs by place in the
+    queue, then all other jobs.
     """
     word = sort.removeprefix("-")
     if word != "start":

@@ -23,8 +23,8 @@ from wire.program_parts import CONTROLLER
 
 READY_S, JOBS_END_S, STOP_S, SWEEP_S = 120.0, 10.0, 10.0, 5.0
 LONGEST = 60
-"""The most characters in the path of the directory. The kernel accepts at most 107 characters for the path of
-a socket in this directory.
+"""The most characters in the path of the demo's directory. The path of a socket in this directory is longer,
+and the kernel accepts at most 107 characters for it.
 """
 
 _HEAD = """\

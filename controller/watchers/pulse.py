@@ -58,7 +58,8 @@ class Pulse:
        last hour are kept.
     2. Every second, `sample` reads the other figures from the state. The sample is added to the ring of
        seconds, and passed to `publish`.
-    3. When a minute is over, one sample with the means of its samples is added to the ring of minutes.
+    3. When a minute is over, one sample with the means of the minute's samples is added to the ring of
+       minutes.
     4. Every 10 seconds, the load of each GPU is added to `gpu_loads`.
     5. While the store cannot be written, no samples are taken, because the engine's state is then not on
        disk.

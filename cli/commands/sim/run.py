@@ -276,8 +276,9 @@ def simulate(
 
 
 def _show_story(output: Format, outcomes: Sequence[RunResult]) -> None:
-    """Print a table with the outcome of each line of the story. Policies with the same outcomes share one
-    table. In any other format, print nothing, because the results in JSON and YAML contain the outcomes.
+    """If the output is a table, print another table with the outcome of each line of the story. Policies with
+    the same outcomes share one table. In all other formats print nothing, because the results in JSON and
+    YAML contain the outcomes.
     """
     if output not in (Format.TABLE, Format.WIDE):
         return

@@ -111,8 +111,9 @@ from wire.names import JobState, Reason
 
 
 class JournalPosition(Protocol):
-    """The data that show whether an input caused the present journal entry: the states of jobs before the
-    entry, and the other entries with the same time."""
+    """The data that show whether an input caused the journal entry that is being read: the states of jobs
+    before the entry, and the other entries with the same time.
+    """
 
     def waits(self, job: int) -> bool:
         """Return whether the job is queued and not placed."""

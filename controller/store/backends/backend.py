@@ -85,7 +85,7 @@ class Backend(Protocol):
 
     def quick_check(self, connection: Connection) -> list[str]:
         """Check the structure of the database, and return the errors. Return an empty list if the check would
-        take more than some seconds, or if the database is on a PostgreSQL server.
+        take more than a few seconds, or if the database is on a PostgreSQL server.
         """
         ...
 

@@ -72,7 +72,8 @@ class PostgresServer:
             isolation_level="REPEATABLE READ",  # Each reader gets a consistent snapshot.
             connect_args=arguments,
         )
-        # Give up soon on the connection of the lease, so that the next renewal can use another connection.
+        # Use short timeouts for the connection of the lease, so that the next renewal can use another
+        # connection.
         quick = {
             "connect_timeout": 2,
             "tcp_user_timeout": 2_500,
@@ -161,7 +162,7 @@ class PostgresServer:
         return True
 
     def _connect(self) -> Connection:
-        # READ COMMITTED, because the statement that proves the epoch must see the newest epoch.
+        # Use READ COMMITTED, because the statement that proves the epoch must see the newest epoch.
         writer = self.engine.connect().execution_options(isolation_level="READ COMMITTED")
         self.warnings = server_settings.warnings(writer)
         return writer

@@ -36,8 +36,9 @@ def parse(text: str) -> Remembered | None:
 def is_lost(entry: Remembered | None, accepted: str, begins: int, hash_of: Callable[[int], str]) -> bool:
     """Return whether the journal lacks an entry that it must have.
 
-    An entry of an epoch before the last `corral admin accept-loss` (`accepted`) need not be there. Entries up
-    to the number `begins` were deleted by retention.
+    An entry of an epoch before the last `corral admin accept-loss` need not be there; `accepted` is the epoch
+    and the entry of this command, as in LeaderRow. Entries up to the number `begins` were deleted by
+    retention.
     """
     if entry is None or entry.seq <= begins:
         return False

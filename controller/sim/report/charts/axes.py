@@ -43,8 +43,8 @@ class Scale:
 
 
 def bend_waits(seconds: float) -> float:
-    """Return a number that grows with the wait, as the function `bend` of a Scale that shows waits. The
-    number is 0 for the wait 0, and grows logarithmically above about ten seconds.
+    """Return a number that is 0 for the wait 0, and grows logarithmically with waits above about ten seconds.
+    A Scale that shows waits has this function as its `bend`.
     """
     return math.log10(1 + seconds / 10)
 
