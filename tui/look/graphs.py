@@ -26,7 +26,7 @@ counted from the bottom.
 
 _GAP_STEPS: Final = 1.5
 """A graph repeats the last sample in places without a sample. A place remains empty if the last sample is
-older than _GAP_STEPS times the seconds between two samples.
+older than _GAP_STEPS times `step_s` (see `resample`).
 """
 
 
@@ -48,7 +48,7 @@ def resample(
 
     1. Divide the time into `count` places. The value of a place is the mean of its samples.
     2. A place without a sample gets the value of the last sample before the place, if this sample is not
-       older than _GAP_STEPS times `step_s`, the seconds between two samples.
+       older than _GAP_STEPS times `step_s`, the longest usual time between two samples, in seconds.
     3. All other places get None, so that the graph shows a gap.
 
     Example: there is a sample for each second, and two places for each second. Then every other place repeats
