@@ -52,6 +52,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
+    # Collection makes many objects, nearly all of which stay. The garbage collector would look at them in vain.
+    gc.disable()
     programs.prepare_simulations()
 
 
@@ -156,6 +158,7 @@ def pytest_collection_finish() -> None:
     """Keep the garbage collector from looking at 8,000 tests, which stay to the end, again and again."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def _file(nodeid: str) -> str:

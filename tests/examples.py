@@ -10,5 +10,5 @@ SEARCH = os.environ.get("CORRAL_EXAMPLES") == "search"
 
 
 def examples(of_a_search: int) -> int:
-    """Return the number of examples: this number in a search, and a third of it in all other runs."""
-    return of_a_search if SEARCH else max(5, of_a_search // 3)
+    """Return the number of examples: this number in a search, and a fifth of it in all other runs."""
+    return of_a_search if SEARCH else max(5, of_a_search // 5)

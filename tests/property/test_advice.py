@@ -34,7 +34,7 @@ from wire.job.spec import JobSpec
 from wire.names import JobState
 
 HOUR = 3600.0
-EXAMPLES = 3_000 if SEARCH else 75
+EXAMPLES = 3_000 if SEARCH else 50
 
 BASE = replace(default_pipeline(), rules=QuotaConfig(licences={"matlab": 2}))
 PREEMPTING = replace(

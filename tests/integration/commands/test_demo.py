@@ -97,7 +97,6 @@ def test_demo_without_a_terminal_ends_with_success(environment: dict[str, str]) 
     [
         ("Starting a controller", signal.SIGINT),
         ("are up", signal.SIGTERM),
-        ("2 s ", signal.SIGINT),
     ],
 )
 def test_demo_interrupted_at_any_moment_leaves_nothing(
