@@ -52,7 +52,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    # Collection makes many objects, nearly all of which stay. The garbage collector would look at them in vain.
+    # Collection makes many objects and deletes few of them, so the garbage collector would find nothing.
     gc.disable()
     programs.prepare_simulations()
 
