@@ -198,7 +198,7 @@ def _changes(pairs: dict[str, str]) -> dict[str, object]:
     """Return a dict from JobSpec field to its new value as JSON data, for keys and values of `scontrol
     update`.
     """
-    from cli.spec.sbatch.directives import translate
+    from cli.spec.sbatch.option_translation import translate
     from cli.spec.sbatch.resources import Option
     from cli.spec.spec_builder import read_fields
     from cli.spec.submit_options.table import OPTIONS

@@ -10,7 +10,7 @@ from pathlib import Path
 from cli.exit_codes import NOT_FOUND, CommandError
 from cli.output.stderr import print_note
 from cli.spec.option_sources import Layer, OptionText, merged
-from cli.spec.sbatch import directives as sbatch_directives
+from cli.spec.sbatch import option_translation as sbatch_directives
 from cli.spec.sbatch import resources as sbatch_resources
 from cli.spec.submit_options.table import BY_FLAG, OPTIONS
 from wire.dataclass import dataclass

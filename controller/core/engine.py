@@ -14,11 +14,11 @@ from controller.core.backfill.profiles.profile_cycles import ProfileCycles
 from controller.core.explain.why_pending import explain
 from controller.core.input_handlers.agent_reports import AgentReports
 from controller.core.input_handlers.context import Context
+from controller.core.input_handlers.job_commands import JobCommands
 from controller.core.input_handlers.job_edits import changed_fields
 from controller.core.input_handlers.operator_commands import OperatorCommands
 from controller.core.input_handlers.reservation_commands import ReservationCommands
 from controller.core.input_handlers.token_commands import TokenCommands
-from controller.core.input_handlers.user_commands import UserCommands
 from controller.core.input_handlers.workload_commands import WorkloadCommands
 from controller.core.lifecycle.due_jobs import DueJobs
 from controller.core.lifecycle.failure_classes import rule_of
@@ -123,7 +123,7 @@ class Engine:
         self._build(pipeline, state)
 
     def _build(self, pipeline: Pipeline, state: State) -> None:
-        """Create the objects that handle inputs, such as UserCommands, for this configuration and this state.
+        """Create the objects that handle inputs, such as JobCommands, for this configuration and this state.
         They replace the objects for the previous configuration.
         """
         self.pipeline = pipeline
@@ -157,7 +157,7 @@ class Engine:
         context = Context(
             state, pipeline, cycles, self.due_jobs, self.gpu_health, self.idle_gpus, stopper, record, order
         )
-        self._user_commands = users = UserCommands(context)
+        self._user_commands = users = JobCommands(context)
         self.workloads = workloads = WorkloadCommands(context, users)
         self._reservations = reservations = ReservationCommands(context)
         self._agent_reports = agents = self.agent_reports_type(context)

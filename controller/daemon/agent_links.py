@@ -18,7 +18,7 @@ from controller.core.model.inputs.input import Input
 from controller.core.model.job import Job
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.state.state import State
-from controller.daemon.leadership import StrayAttempts
+from controller.daemon.shared_store import StrayAttempts
 from controller.nodes.duplicate_gpus import GpuOwners
 from controller.nodes.link import LinkLost, NodeLink
 from controller.nodes.step_relay import StepRelay

@@ -33,17 +33,17 @@ from controller.daemon.batches.inbox import Inbox, PendingInput, refuse
 from controller.daemon.batches.outgoing import Outgoing, placed_jobs
 from controller.daemon.batches.quarantine import Quarantine
 from controller.daemon.clock import WallClock
-from controller.daemon.leadership import StrayAttempts, apply_entries, watch_lease, why_entry_is_lost
 from controller.daemon.node_changes import NodeChanges
 from controller.daemon.recovery import recover, show_connected
 from controller.daemon.refusals import NotLeading, Stopping
+from controller.daemon.shared_store import StrayAttempts, apply_entries, watch_lease, why_entry_is_lost
 from controller.daemon.standby import Standby
 from controller.daemon.store_outage import STORE_RETRY_S, StoreOutage
 from controller.daemon.store_threads import StoreThreads
 from controller.daemon.usage_reports import UsageReports
 from controller.engines.engines import Controller, Engines
 from controller.engines.pools.scale_out import Demand
-from controller.nodes.leadership import Leadership
+from controller.nodes.leader_epoch import Leadership
 from controller.nodes.link_factory import LinkFactory
 from controller.notify.notifier import Notifier
 from controller.questions.engine_copy.client import EngineCopyClient

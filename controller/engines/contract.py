@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-from controller.nodes.leadership import ALONE, Leadership
+from controller.nodes.leader_epoch import ALONE, Leadership
 from controller.nodes.session import AgentChannel
 from wire.agent.job_policy import JobPolicy
 from wire.agent.orders import Start

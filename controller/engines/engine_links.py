@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from controller.engines.contract import EngineUnavailable
-from controller.nodes.leadership import ALONE, Leadership
+from controller.nodes.leader_epoch import ALONE, Leadership
 from controller.nodes.link import FrameHandler
 from controller.nodes.reconnecting import CannotConnect, ReconnectingLink
 from controller.nodes.session import AgentChannel

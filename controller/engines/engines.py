@@ -38,7 +38,7 @@ from controller.engines.pools.pool_driver import PoolDriver
 from controller.engines.pools.pool_engine import PoolEngine, live_machines
 from controller.engines.pools.scale_out import ScaleOut, Simulate
 from controller.engines.tags import prefix_of
-from controller.nodes.leadership import ALONE, Leadership
+from controller.nodes.leader_epoch import ALONE, Leadership
 from controller.nodes.link import NodeLink
 from controller.nodes.link_factory import MISSED_PINGS
 from controller.registry.engines import engine_labels, engine_taints, engine_types, quota_source

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from controller.config import Config, NodeSection
-from controller.nodes.leadership import ALONE, Leadership
+from controller.nodes.leader_epoch import ALONE, Leadership
 from controller.nodes.link import NodeLink
 from controller.nodes.local import LocalLink
 from controller.nodes.preflight import local_preflight, preflight

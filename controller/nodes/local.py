@@ -7,7 +7,7 @@ import contextlib
 
 from controller.nodes.agent.arguments import agent_arguments
 from controller.nodes.agent.last_line import READ, LastLine
-from controller.nodes.leadership import ALONE, Leadership
+from controller.nodes.leader_epoch import ALONE, Leadership
 from controller.nodes.reconnecting import CannotConnect, ReconnectingLink
 from wire.agent.job_policy import DEFAULT_JOB_POLICY, JobPolicy
 from wire.cluster.hosts import HostSpec

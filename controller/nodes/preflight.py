@@ -15,9 +15,9 @@ from controller.nodes.agent.zipapp import bundle
 from controller.nodes.reconnecting import CannotConnect
 from controller.nodes.shared_directories import marker_files
 from controller.nodes.ssh.connector import SshConnector
-from controller.nodes.ssh.errors import AuthenticationFailed, describe_error
 from controller.nodes.ssh.host_key_check import HostKeyChanged, HostKeyUnknown
 from controller.nodes.ssh.known_hosts import fingerprint, key_line
+from controller.nodes.ssh.ssh_attempt import AuthenticationFailed, describe_error
 from wire.agent.job_policy import JobPolicy
 from wire.api.nodes import Check, Preflight
 from wire.cluster.hosts import HostSpec, SshAddress, parse_ssh_address

@@ -6,7 +6,7 @@ import asyncio
 import random
 from abc import ABC, abstractmethod
 
-from controller.nodes.leadership import ALONE, Leadership
+from controller.nodes.leader_epoch import ALONE, Leadership
 from controller.nodes.link import FrameHandler, LinkLost, NodeAway
 from controller.nodes.session import AgentChannel, AgentSession
 from wire.agent.frames import ControllerFrame

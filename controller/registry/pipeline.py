@@ -35,7 +35,7 @@ from controller.core.framework.circuit_breaker import CircuitBreaker
 from controller.core.framework.interfaces import DeadlinePolicy, PreemptionGuards, WeightedScorer
 from controller.core.framework.order_chain import chain_orders
 from controller.core.framework.profiles import DEFAULT_PROFILE, Profile
-from controller.core.input_handlers.admission import DEFAULT_QUEUE
+from controller.core.input_handlers.submission_checks import DEFAULT_QUEUE
 from controller.core.lifecycle.failure_classes import FailureRule
 from controller.core.lifecycle.node_loss import NodeLossPolicy
 from controller.core.model.events.nodes import Overcommit

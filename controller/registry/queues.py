@@ -8,7 +8,7 @@ from dataclasses import replace
 from zoneinfo import ZoneInfo
 
 from controller.config import Config, ConfigProblem, Key, QueueSection, nearest, problem_at
-from controller.core.input_handlers.admission import DEFAULT_QUEUE
+from controller.core.input_handlers.submission_checks import DEFAULT_QUEUE
 from controller.core.lifecycle.idle_gpus import IdleAction, IdlePolicy
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.quota.hours.week_hours import WeekHours, windows_of

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from controller.config import Config, ConfigProblem, Key, nearest, problem_at
 from controller.config.tables.services import ServiceSection
-from controller.core.input_handlers.admission import DEFAULT_QUEUE
+from controller.core.input_handlers.submission_checks import DEFAULT_QUEUE
 from controller.core.model.services import LABEL, Service
 from wire.cluster import hosts
 from wire.job.health import HealthCheck

@@ -15,10 +15,10 @@ from controller.store.backends.backend import Backend
 from controller.store.backends.backend_of_url import backend_of
 from controller.store.batch_writer import BatchColumns, BatchWriter, chained
 from controller.store.errors import StoreBroken, StoreFailure, StoreRefused, StoreStale
-from controller.store.leader.leadership import StoreLeadership, prepare
+from controller.store.leader.store_leadership import StoreLeadership, prepare
 from controller.store.loading import Loaded, load
 from controller.store.maintenance import retention
-from controller.store.schema import is_newest
+from controller.store.migrate import is_newest
 
 
 class Store(StoreLeadership):

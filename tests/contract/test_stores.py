@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from sqlalchemy import create_engine, inspect, make_url, text
 
 from controller.core.model.rows import Batch, JobRow, JournalEntry, NodeRow, NoteRow, UsageRow
-from controller.store import schema
 from controller.store.chain import Head
 from controller.store.errors import StoreBroken, StoreRefused
 from controller.store.maintenance.verify import VerifyReport
@@ -325,10 +324,10 @@ def _tables_of(url: str, *, migrate: bool = False) -> dict[str, list[Any]]:
     engine = create_engine(make_url(url.replace("postgresql:", "postgresql+psycopg:")))
     with closing(engine.connect()) as connection, connection.begin():
         if migrate:
-            schema.run_migrations(connection, None, "")
+            migrations.run_migrations(connection, None, "")
         context = MigrationContext.configure(connection)
         assert compare_metadata(context, metadata) == []
-        assert context.get_current_revision() == schema.NEWEST
+        assert context.get_current_revision() == migrations.NEWEST
         looked, found = inspect(connection), {}
         for table in looked.get_table_names():
             columns = {each["name"]: str(each) for each in looked.get_columns(table)}

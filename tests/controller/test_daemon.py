@@ -14,7 +14,7 @@ import pytest
 
 from controller.core.backfill.cycle import Cycle
 from controller.core.input_handlers.agent_reports import AgentReports
-from controller.core.input_handlers.user_commands import UserCommands
+from controller.core.input_handlers.job_commands import JobCommands
 from controller.core.invariants import find_violations
 from controller.core.model.inputs import agent_inputs, job_inputs
 from controller.daemon.batches.cycle_timer import CLOCK_CHECK_S
@@ -79,11 +79,11 @@ async def test_clock_set_back_delays_nothing(monkeypatch: pytest.MonkeyPatch) ->
         await api.join("gpu01")
         await api.started(await api.submit())
         before = api.daemon.now()
-        monkeypatch.setattr("controller.store.leader.leadership.time", Clock(time.time() - 3 * 3_600))
+        monkeypatch.setattr("controller.store.leader.store_leadership.time", Clock(time.time() - 3 * 3_600))
         later = await api.submit(begin_at=before + 0.2)
         await api.started(later)
         assert api.daemon.state.jobs[later].started_at >= before + 0.2
-        monkeypatch.setattr("controller.store.leader.leadership.time", Clock(time.time() + 3 * 3_600))
+        monkeypatch.setattr("controller.store.leader.store_leadership.time", Clock(time.time() + 3 * 3_600))
         assert api.daemon.now() >= before + 3 * 3_600
 
 
@@ -97,7 +97,7 @@ async def test_clock_of_1970_continues_from_the_journal(monkeypatch: pytest.Monk
             await api.started(job)
             await api.ended(job)
             before = api.daemon.now()
-        monkeypatch.setattr("controller.store.leader.leadership.time", Clock(0.0))
+        monkeypatch.setattr("controller.store.leader.store_leadership.time", Clock(0.0))
         async with start_controller(home, scheduler=fair) as api:
             await api.join("gpu01")
             again = await api.submit()
@@ -192,7 +192,7 @@ class Bug:
 
 async def test_input_that_crashes_the_engine_is_refused_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """All requests arrived in one batch, and one of them made the engine fail halfway."""
-    Bug(monkeypatch).plant(UserCommands, "submit", lambda given: given.spec.name == "bug")
+    Bug(monkeypatch).plant(JobCommands, "submit", lambda given: given.spec.name == "bug")
     async with start_controller(bugs=True) as api:
         await api.join("gpu01")
         bodies = [{"spec": {"command": ["true"], "name": name}} for name in ("a", "b", "bug", "c", "d")]
@@ -229,7 +229,7 @@ async def test_too_many_crashes_within_a_minute_stop_the_controller(monkeypatch:
     """Bugs that are older than a minute do not count."""
     most = 6
     monkeypatch.setattr("controller.daemon.batches.quarantine.MAX_CRASHES_PER_MINUTE", most)
-    Bug(monkeypatch).plant(UserCommands, "submit", lambda _: True)
+    Bug(monkeypatch).plant(JobCommands, "submit", lambda _: True)
     statuses: list[int] = []
 
     async def ask() -> None:

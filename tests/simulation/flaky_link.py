@@ -6,7 +6,7 @@ import enum
 from collections.abc import Callable, Iterable
 
 from controller.sim.generate.random_numbers import RandomStream
-from controller.sim.replay.clock import Clock
+from controller.sim.replay.replay_clock import Clock
 from wire.agent.frames import AgentFrame, ControllerFrame
 from wire.agent.reports import Hello
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from controller.sim.generate.random_numbers import RandomStream
-from controller.sim.replay.clock import Clock
+from controller.sim.replay.replay_clock import Clock
 from controller.sim.virtual_agents import PlannedRun
 from tests.simulation.oracle import GuaranteeOracle, ProcessRecord
 from wire.agent.frames import AgentFrame, ControllerFrame

@@ -12,7 +12,7 @@ from controller.config import Config
 from controller.core.engine import Engine
 from controller.core.model.events.kinds import body_of
 from controller.sim.generate.random_numbers import RandomStream
-from controller.sim.replay.clock import Clock
+from controller.sim.replay.replay_clock import Clock
 from tests.examples import examples
 from tests.simulation import broken_engines as broken
 from tests.simulation import parallel_seeds

@@ -20,7 +20,7 @@ from controller.core.rebalance.rebalancer import AUTO
 from controller.core.state.state import State
 from controller.registry import build_pipeline
 from controller.sim.generate.random_numbers import RandomStream
-from controller.sim.replay.clock import Clock
+from controller.sim.replay.replay_clock import Clock
 from controller.sim.trace_job import TraceJob
 from controller.sim.virtual_agents import PlannedRun
 from tests.simulation.controller import Answer, CrashPoint, SimulatedController

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from tui.app_interface import AppInterface
-from tui.changes.confirm import Confirmation
+from tui.changes.confirmations import Confirmation
 from tui.data.request_workers import Failure, effect_changed, failure_text
 from tui.dialogs.confirm import ConfirmDialog, Confirmed
 from wire.http.client import Client, Refused

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final, Generic, TypeVar
 
 from tui.app_interface import AppInterface
-from tui.changes import confirm
+from tui.changes import confirmations
 from tui.changes.confirmed_request import confirm_and_send
 from tui.changes.job_shell import run_in_job
 from tui.data.request_workers import Failure, effect_changed, failure_text
@@ -54,31 +54,49 @@ class JobOrders:
         self._app.push_screen(FormDialog(new_job(os.getcwd(), self._app.cli.inherit), self._submitted))
 
     def cancel(self) -> None:
-        self._ask("cancel", "cancelled", confirm.cancellable, confirm.cancel, "the job has ended")
+        self._ask(
+            "cancel",
+            "cancelled",
+            confirmations.cancellable,
+            confirmations.cancel,
+            "the job has ended",
+        )
 
     def preempt(self) -> None:
         self._ask(
-            "preempt", "preempted", confirm.preemptible, confirm.preempt, "only running jobs can be preempted"
+            "preempt",
+            "preempted",
+            confirmations.preemptible,
+            confirmations.preempt,
+            "only running jobs can be preempted",
         )
 
     def requeue(self) -> None:
         self._ask(
-            "requeue", "requeued", confirm.preemptible, confirm.requeue, "only running jobs can be requeued"
+            "requeue",
+            "requeued",
+            confirmations.preemptible,
+            confirmations.requeue,
+            "only running jobs can be requeued",
         )
 
     def edit_job(self) -> None:
         """Open the form that changes the marked jobs, or the job under the cursor."""
-        jobs = self._chosen(confirm.cancellable)
+        jobs = self._chosen(confirmations.cancellable)
         if jobs:
             self._app.push_screen(FormDialog(edit_jobs(jobs, self._app.model.now), self._edited))
         else:
             self._app.show_message("nothing to change: the job has ended", "warn")
 
     def raise_priority(self) -> None:
-        self._change_priority(PRIORITY_STEP, confirm.priority_raisable, "the priority is the highest one")
+        self._change_priority(
+            PRIORITY_STEP, confirmations.priority_raisable, "the priority is the highest one"
+        )
 
     def lower_priority(self) -> None:
-        self._change_priority(-PRIORITY_STEP, confirm.priority_lowerable, "the priority is the lowest one")
+        self._change_priority(
+            -PRIORITY_STEP, confirmations.priority_lowerable, "the priority is the lowest one"
+        )
 
     def _change_priority(self, by: int, can_change: Callable[[JobView], bool], impossible: str) -> None:
         """Ask the user to confirm, then change the priority of the marked jobs, or of the job under the
@@ -86,12 +104,12 @@ class JobOrders:
         """
         still = self._still(can_change)
 
-        def question() -> confirm.Confirmation | None:
+        def question() -> confirmations.Confirmation | None:
             jobs = still()
-            return confirm.priority(jobs, by, self._app.model.now()) if jobs else None
+            return confirmations.priority(jobs, by, self._app.model.now()) if jobs else None
 
         def request_of(_: str) -> Callable[[Client], OrderResults[JobView]]:
-            changes = confirm.new_priorities(still(), by)
+            changes = confirmations.new_priorities(still(), by)
             # Send one request for each new priority, because a request makes the same change to all its jobs.
             orders = [
                 order_of("set", [job for job, value in changes if value == new], {"priority": new})
@@ -165,10 +183,10 @@ class JobOrders:
         if not nodes:
             return
 
-        def question() -> confirm.Confirmation | None:
+        def question() -> confirmations.Confirmation | None:
             rows = self._app.model.nodes.rows
             there = [rows[node.name] for node in nodes if node.name in rows]
-            return confirm.drain(there) if there else None
+            return confirmations.drain(there) if there else None
 
         confirm_and_send(
             self._app,
@@ -207,9 +225,11 @@ class JobOrders:
         resumes nodes and GPUs, or preempts other jobs.
         """
 
-        def question() -> confirm.Confirmation | None:
+        def question() -> confirmations.Confirmation | None:
             row = self._app.model.jobs.rows.get(job.id)
-            return confirm.advice(row, advice, command) if row and row.state is JobState.QUEUED else None
+            return (
+                confirmations.advice(row, advice, command) if row and row.state is JobState.QUEUED else None
+            )
 
         verb, *names = [word for word in advice.command[1:] if not word.startswith("--")] or ["set"]
 
@@ -235,7 +255,7 @@ class JobOrders:
     def cordon_gpu(self, node: NodeView, gpu: GpuView) -> None:
         """Ask the user for confirmation and an optional reason, then cordon a GPU."""
 
-        name, asked = f"{node.name}:{gpu.number}", confirm.cordon_gpu(node, gpu)
+        name, asked = f"{node.name}:{gpu.number}", confirmations.cordon_gpu(node, gpu)
         confirm_and_send(
             self._app,
             lambda: asked,
@@ -248,7 +268,7 @@ class JobOrders:
         action: str,
         done: str,
         can_change: Callable[[JobView], bool],
-        confirmation: Callable[[Sequence[JobView], float], confirm.Confirmation],
+        confirmation: Callable[[Sequence[JobView], float], confirmations.Confirmation],
         impossible: str,
     ) -> None:
         """Ask the user to confirm a change of the marked jobs, or of the job under the cursor. Then change
@@ -259,7 +279,7 @@ class JobOrders:
         """
         still = self._still(can_change)
 
-        def question() -> confirm.Confirmation | None:
+        def question() -> confirmations.Confirmation | None:
             jobs = still()
             return confirmation(jobs, self._app.model.now()) if jobs else None
 
@@ -287,7 +307,7 @@ class JobOrders:
         return [job for job in self._app.view.jobs() if can_change(job)]
 
     def _waiting(self, done: str, verb: str) -> None:
-        jobs = self._chosen(confirm.holdable)
+        jobs = self._chosen(confirmations.holdable)
         others = len(self._app.view.jobs()) - len(jobs)
         rule = "only queued jobs can be held and released"
         if jobs:

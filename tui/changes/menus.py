@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tui.actions import actions_of, keys_of, shown_key, words_of
 from tui.app_interface import AppInterface
-from tui.changes.confirm import job_command
+from tui.changes.confirmations import job_command
 from tui.dialogs.form_dialog import FormDialog
 from tui.dialogs.help import HelpDialog, help_lines
 from tui.dialogs.menu import Menu, MenuEntry

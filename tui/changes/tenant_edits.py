@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from tui.actions import PLAN
 from tui.app_interface import AppInterface
-from tui.changes import confirm
+from tui.changes import confirmations
 from tui.changes.confirmed_request import confirm_and_send
 from tui.data.lists.listing import Listing
 from tui.data.lists.move_lists import MoveRow
@@ -113,7 +113,7 @@ class TenantEdits:
             self._app.show_message("nothing to unset: these limits are those of scheduler.toml", "warn")
         elif row is not None:
             self._ask(
-                lambda: confirm.unset_quota(row),
+                lambda: confirmations.unset_quota(row),
                 lambda client: client.unset_quota(row.scope, row.name),
                 lambda _: f"quota of {row.scope} {printable(row.name, 60)} unset",
             )
@@ -141,9 +141,9 @@ class TenantEdits:
             return
         name = row.spec.name
 
-        def question() -> confirm.Confirmation | None:
+        def question() -> confirmations.Confirmation | None:
             there = model.reservations.rows.get(name)
-            return confirm.cancel_reservation(there, model.now()) if there is not None else None
+            return confirmations.cancel_reservation(there, model.now()) if there is not None else None
 
         message = f"reservation {printable(name, 60)} cancelled"
         self._ask(question, lambda client: client.cancel_reservation(name), lambda _: message)
@@ -162,8 +162,8 @@ class TenantEdits:
         self._move(lambda: [step for step in steps.rows.values() if step.state == "proposed"], "")
 
     def _move(self, steps_to_move: Callable[[], list[MoveRow]], proposal: str) -> None:
-        def question() -> confirm.Confirmation | None:
-            return confirm.move(steps_to_move()) if steps_to_move() else None
+        def question() -> confirmations.Confirmation | None:
+            return confirmations.move(steps_to_move()) if steps_to_move() else None
 
         def success(answer: Rebalanced) -> str:
             return f"{counted(len(answer.moves), 'job')} being moved"
@@ -183,7 +183,7 @@ class TenantEdits:
 
     def _ask(
         self,
-        question: Callable[[], confirm.Confirmation | None],
+        question: Callable[[], confirmations.Confirmation | None],
         send: Callable[[Client], Thing],
         success_text: Callable[[Thing], str],
     ) -> None:

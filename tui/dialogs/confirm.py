@@ -18,7 +18,7 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Button, Input
 
 from tui.app_interface import app_of
-from tui.changes.confirm import Confirmation
+from tui.changes.confirmations import Confirmation
 from tui.dialogs.dialog import CommandLine, Dialog, DialogLine
 from tui.dialogs.live_what_if import LiveWhatIf
 from wire.text import printable

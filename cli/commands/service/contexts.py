@@ -18,7 +18,7 @@ from cli.output.listing import list_command
 from cli.output.stderr import print_note
 from cli.registry import examples
 from wire.http import contexts, discovery, pins
-from wire.http.authority import read_authority
+from wire.http.certificate_authority import read_authority
 from wire.http.contexts import Context, Contexts
 from wire.http.transport import Transport
 

@@ -11,7 +11,7 @@ from cli.exit_codes import CommandError
 from cli.slurm.programs import SlurmError
 from cli.spec import job_script
 from cli.spec.option_sources import Layer, OptionText
-from cli.spec.sbatch import directives as sbatch_directives
+from cli.spec.sbatch import option_translation as sbatch_directives
 from cli.spec.sbatch.options import JOB_OPTIONS, SWITCHES, from_variables
 from cli.spec.sbatch.resources import Option, Translation
 from cli.spec.spec_builder import spec_from

@@ -19,7 +19,7 @@ from controller.access.audit_log import AuditLog
 from controller.access.certificates import OwnAuthority, host_names, site_context
 from controller.api.handlers.jobs.forecasts import check_effect
 from controller.api.server.access import NO_CALLER, SCOPE_HEADER, Caller, Role, in_scope
-from controller.api.server.audited import AuditedRequest, snapshot
+from controller.api.server.audit_entry import AuditedRequest, snapshot
 from controller.api.server.errors import (
     Rejected,
     body_problem,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from controller.core.input_handlers.admission import labels_added_by_queue
+from controller.core.input_handlers.submission_checks import labels_added_by_queue
 from controller.core.model.decision.decision import Refusal
 from controller.core.model.job import NEVER, Job
 from wire.codec import Malformed, decode, encode

@@ -9,8 +9,8 @@ from controller.core.framework.unfiltered_constraints import (
     unfiltered_message,
     unfiltered_taint,
 )
-from controller.core.input_handlers.admission import tenant_problem
 from controller.core.input_handlers.context import Context
+from controller.core.input_handlers.submission_checks import tenant_problem
 from controller.core.lifecycle.stop import jobs_to_evict
 from controller.core.model.decision.decision import DONE, Refusal, Reply
 from controller.core.model.events.controller import JournalSealed

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from controller.core.input_handlers.context import Context
-from controller.core.input_handlers.user_commands import UserCommands, key_refusal
+from controller.core.input_handlers.job_commands import JobCommands, key_refusal
 from controller.core.input_handlers.workload_retry import jobs_to_retry, renewed
 from controller.core.lifecycle.waiting.gates import AdmittedSpec
 from controller.core.model.decision.decision import Accepted, Refusal, Reply
@@ -47,7 +47,7 @@ class WorkloadCommands:
 
     A submit
     1. The workload must be valid: different names of tasks, no dependencies in a cycle, not too many jobs.
-    2. Each job must pass the checks of `corral submit` (`UserCommands.examine`). Jobs of one task that differ
+    2. Each job must pass the checks of `corral submit` (`JobCommands.examine`). Jobs of one task that differ
        only in `FREE` fields are checked together. Quotas of waiting jobs count all jobs of the workload.
     3. Every job is queued as an ordinary job. A task with several jobs becomes one array, in which each
        element has its own spec. Limits of running jobs and dependencies on the whole task therefore work as
@@ -60,7 +60,7 @@ class WorkloadCommands:
     job 9, with the dependency "array 7 must succeed".
     """
 
-    def __init__(self, context: Context, users: UserCommands) -> None:
+    def __init__(self, context: Context, users: JobCommands) -> None:
         self._state = context.state
         self._record = context.record
         self._users = users

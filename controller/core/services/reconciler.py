@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from controller.core.input_handlers.context import Context
-from controller.core.input_handlers.user_commands import UserCommands
+from controller.core.input_handlers.job_commands import JobCommands
 from controller.core.lifecycle.replica_room import keep_for_successor
 from controller.core.model.decision.decision import Accepted, Refusal, Reply
 from controller.core.model.events.attempts import JobEnded
@@ -86,7 +86,7 @@ class ServiceReconciler:
     its successor starts on the same GPUs. When the successor is ready, the same happens to replicas 1 and 2.
     """
 
-    def __init__(self, context: Context, users: UserCommands) -> None:
+    def __init__(self, context: Context, users: JobCommands) -> None:
         self._state = context.state
         self._record = context.record
         self._stopper = context.stopper

@@ -21,8 +21,8 @@ import asyncssh
 from controller.engines.contract import EngineUnavailable
 from controller.nodes.reconnecting import CannotConnect
 from controller.nodes.ssh.connector import SshConnector
-from controller.nodes.ssh.errors import describe_error
 from controller.nodes.ssh.known_hosts import KnownHosts
+from controller.nodes.ssh.ssh_attempt import describe_error
 from wire.cluster.hosts import parse_ssh_address
 from wire.text import printable
 

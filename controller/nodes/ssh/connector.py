@@ -14,9 +14,9 @@ from pathlib import Path
 import asyncssh
 
 from controller.nodes.reconnecting import CannotConnect
-from controller.nodes.ssh.errors import SshAttempt, is_dropped
 from controller.nodes.ssh.host_key_check import HostKeyCheck
 from controller.nodes.ssh.known_hosts import KnownHosts
+from controller.nodes.ssh.ssh_attempt import SshAttempt, is_dropped
 from wire.cluster.hosts import SshAddress
 
 AT_ONCE = 32

@@ -14,10 +14,10 @@ from controller.nodes.agent.arguments import agent_arguments
 from controller.nodes.agent.bootstrap import BootstrappedAgent, start_agent
 from controller.nodes.agent.last_line import READ
 from controller.nodes.agent.zipapp import bundle
-from controller.nodes.leadership import ALONE, Leadership
+from controller.nodes.leader_epoch import ALONE, Leadership
 from controller.nodes.reconnecting import CannotConnect, ReconnectingLink
 from controller.nodes.ssh.connector import SshConnector
-from controller.nodes.ssh.errors import describe_error
+from controller.nodes.ssh.ssh_attempt import describe_error
 from wire.agent.job_policy import DEFAULT_JOB_POLICY, JobPolicy
 from wire.cluster.hosts import HostSpec, parse_ssh_address
 

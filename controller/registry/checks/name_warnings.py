@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from controller.config import Config, ConfigProblem, Key, nearest, problem_at
-from controller.core.input_handlers.admission import DEFAULT_QUEUE
+from controller.core.input_handlers.submission_checks import DEFAULT_QUEUE
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.quota.projects import DEFAULT_PROJECT, UnknownProjects
 from wire.cluster.quota import ANY_NAME

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from controller.config import Config, ConfigProblem, Key, nearest, problem_at
 from controller.config.tables.notify import ADDRESS, TOPIC, NotifyRuleSection, SinkSection
-from controller.core.input_handlers.admission import DEFAULT_QUEUE
+from controller.core.input_handlers.submission_checks import DEFAULT_QUEUE
 from controller.core.pipeline.pipeline import Pipeline
 from wire.notify import CLUSTER_WORDS, JOB_WORDS
 from wire.text import printable

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from controller.config import Config
-from controller.core.input_handlers.admission import DEFAULT_QUEUE
+from controller.core.input_handlers.submission_checks import DEFAULT_QUEUE
 from controller.core.model.inputs.input import Requester
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.quota.budget_rules import Budget, BudgetAction

@@ -12,7 +12,7 @@ from controller.config import Config
 from controller.core.cluster.gpus.gpu_counts import GpuCounts
 from controller.core.framework.interfaces import SchedulingPolicy
 from controller.core.framework.order_chain import DynamicOrderChain, StaticOrderChain
-from controller.core.input_handlers.admission import DEFAULT_QUEUE
+from controller.core.input_handlers.submission_checks import DEFAULT_QUEUE
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.queue.order import Order
 from controller.core.quota.projects import UnknownProjects

@@ -8,7 +8,7 @@ from dataclasses import replace
 from controller.config import Config, ConfigProblem, Key, problem_at
 from controller.config.tables.nodes import NodeSection
 from controller.core.cluster.node_table import names_model
-from controller.core.input_handlers.admission import apply_queue_rule
+from controller.core.input_handlers.submission_checks import apply_queue_rule
 from controller.core.model.decision.decision import Refusal
 from controller.core.pipeline.pipeline import Pipeline
 from controller.registry.services import services_of

@@ -30,9 +30,9 @@ from controller.core.model.inputs.input import Input
 from controller.core.model.job import Job
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.state.state import State
-from controller.sim.replay.clock import Clock
 from controller.sim.replay.history import History
 from controller.sim.replay.job_durations import LOST, NEVER, RecordedRun
+from controller.sim.replay.replay_clock import Clock
 from wire.agent.orders import Go, Settle, Start, Stop, TimeLimit
 from wire.agent.reports import AttemptStatus, Hello, Usage
 

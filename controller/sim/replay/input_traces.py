@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 from controller.core.cluster.node import JUST_STARTED
-from controller.core.input_handlers.user_commands import BY_CONTROLLER
+from controller.core.input_handlers.job_commands import BY_CONTROLLER
 from controller.core.lifecycle.replica_room import KEPT_ROOM
 from controller.core.model.events.access import TokenCreated, TokenRevoked
 from controller.core.model.events.attempts import (

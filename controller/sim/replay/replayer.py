@@ -21,9 +21,9 @@ from controller.core.pipeline.pipeline import Pipeline
 from controller.core.state.state import State
 from controller.sim.job_results import SimulatedJobs
 from controller.sim.replay.agents import STEP_S, RecordedAgents
-from controller.sim.replay.clock import Clock
 from controller.sim.replay.history import History, HistoryStep, Mark
 from controller.sim.replay.input_traces import recreate_input
+from controller.sim.replay.replay_clock import Clock
 from controller.sim.restart import restarted
 from wire.agent.orders import CheckGpu, Note, ResetGpu
 

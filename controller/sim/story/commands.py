@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from controller.config import Config, digest, policy_text
-from controller.core.input_handlers.job_orders import active_jobs, maker_of
+from controller.core.input_handlers.bulk_orders import active_jobs, maker_of
 from controller.core.model.decision.decision import Refusal
 from controller.core.model.inputs import controller_inputs, node_inputs, policy_inputs
 from controller.core.model.inputs.input import Input, NodeCommand

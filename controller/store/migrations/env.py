@@ -1,5 +1,5 @@
 """Changes the tables of the store to the newest version with the library Alembic. There is no file
-alembic.ini, because the module controller.store.schema passes the database connection.
+alembic.ini, because the module controller.store.migrate passes the database connection.
 """
 
 from __future__ import annotations

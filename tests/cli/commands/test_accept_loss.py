@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from controller.core.model.skipped_numbers import NONE_SKIPPED, SkippedNumbers
-from controller.daemon.leadership import StrayAttempts
+from controller.daemon.shared_store import StrayAttempts
 from controller.store.errors import StoreRefused
 from controller.store.store import Store
 from tests.contract.test_stores import by_hand

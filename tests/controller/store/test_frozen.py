@@ -13,7 +13,7 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 
 from controller.core.model.rows import Batch, JobRow, JournalEntry, NodeRow
-from controller.store.schema import MIGRATIONS
+from controller.store.migrate import MIGRATIONS
 from controller.store.store import Store
 
 FROZEN = Path(__file__).parent / "frozen"

@@ -9,7 +9,7 @@ from textual.binding import BindingType
 
 from tui import actions
 from tui.app_interface import app_of
-from tui.changes.confirm import move_line
+from tui.changes.confirmations import move_line
 from tui.data.cluster_feed import Changes
 from tui.data.lists.move_lists import MoveRow, move_rows
 from tui.look import cells, glyphs

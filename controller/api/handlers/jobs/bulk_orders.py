@@ -16,7 +16,7 @@ from controller.api.server.access import CANCEL, HOLD, PREEMPT, RELEASE, REQUEUE
 from controller.api.server.errors import Rejected, problem_of, rejected
 from controller.api.server.request import Call
 from controller.api.views.resources import job_view
-from controller.core.input_handlers.job_orders import MakeInput, active_jobs, maker_of
+from controller.core.input_handlers.bulk_orders import MakeInput, active_jobs, maker_of
 from controller.core.model.decision.decision import Refusal
 from controller.core.model.job import Job
 from controller.core.state.job_and_node_rows import load_job

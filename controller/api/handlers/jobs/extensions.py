@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from controller.api.server.request import Call
-from controller.core.input_handlers.job_orders import with_extension
+from controller.core.input_handlers.bulk_orders import with_extension
 from controller.core.model.decision.decision import Refusal
 from controller.core.model.job import NEVER, Job
 from controller.questions.engine_copy.engine_copy import QuestionRefused

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from controller.api.server.errors import Rejected, rejected
 from controller.api.server.request import Call
 from controller.config import Config, nearest
-from controller.core.input_handlers.admission import DEFAULT_QUEUE
+from controller.core.input_handlers.submission_checks import DEFAULT_QUEUE
 from controller.core.model.decision.decision import no_such_node
 from controller.core.quota.projects import DEFAULT_PROJECT
 from controller.core.state.state import State

@@ -20,7 +20,7 @@ from tests.controller.api.running_controller import start_controller
 from tests.controller.api.server.test_tokens import make
 from tests.limits import PATIENCE_S
 from wire.http import pins
-from wire.http.authority import read_authority
+from wire.http.certificate_authority import read_authority
 from wire.http.client import Client, Unreachable
 
 AUTO = {"listen": "127.0.0.1:0", "tls": "auto"}

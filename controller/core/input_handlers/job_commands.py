@@ -9,7 +9,10 @@ from controller.core.cluster.hypothetical_nodes import with_hypothetical
 from controller.core.cluster.licences import never_available
 from controller.core.explain.never_fits import never_fits
 from controller.core.framework import profiles
-from controller.core.input_handlers.admission import (
+from controller.core.input_handlers.context import Context
+from controller.core.input_handlers.job_edits import apply_changes, changed_fields, labels_of_queue
+from controller.core.input_handlers.resource_sizes import DefaultSizes, has_provisional_size
+from controller.core.input_handlers.submission_checks import (
     NO_OTHER_JOBS,
     apply_queue_rule,
     hours_refusal,
@@ -17,9 +20,6 @@ from controller.core.input_handlers.admission import (
     quota_refusal,
     unknown_reservation,
 )
-from controller.core.input_handlers.context import Context
-from controller.core.input_handlers.job_edits import apply_changes, changed_fields, labels_of_queue
-from controller.core.input_handlers.resource_sizes import DefaultSizes, has_provisional_size
 from controller.core.lifecycle import node_loss
 from controller.core.lifecycle.waiting import gates
 from controller.core.lifecycle.waiting.gates import AdmittedSpec
@@ -64,7 +64,7 @@ MAX_KEY = 200
 """An idempotency key (a client's id of a submit) has at most this many characters."""
 
 
-class UserCommands:
+class JobCommands:
     """Handles commands of users on jobs. A command is executed completely, or refused without any change.
 
     Checks of a submit (`examine`; an edit has the same checks for the changed fields)

@@ -22,8 +22,8 @@ from controller.store.leader import rows
 from controller.store.leader.remembered import is_lost, parse
 from controller.store.leader.rows import ControllerRow, LeaderRow
 from controller.store.maintenance import retention
+from controller.store.migrate import migrate
 from controller.store.queries import StoreQueries
-from controller.store.schema import migrate
 
 T = TypeVar("T")
 
