@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from sqlalchemy import create_engine, inspect, make_url, text
 
 from controller.core.model.rows import Batch, JobRow, JournalEntry, NodeRow, NoteRow, UsageRow
+from controller.store import migrate
 from controller.store.chain import Head
 from controller.store.errors import StoreBroken, StoreRefused
 from controller.store.maintenance.verify import VerifyReport
@@ -316,18 +317,18 @@ def test_a_new_store_has_the_tables_that_the_migrations_make(
     store.close()
     made = _tables_of(url)
     assert {"journal", "jobs", "usage_days", "alembic_version"} <= made.keys()
-    assert made == _tables_of(new_url(), migrate=True)
+    assert made == _tables_of(new_url(), migrated=True)
 
 
-def _tables_of(url: str, *, migrate: bool = False) -> dict[str, list[Any]]:
+def _tables_of(url: str, *, migrated: bool = False) -> dict[str, list[Any]]:
     """Return the columns, the primary key and the indexes of each table."""
     engine = create_engine(make_url(url.replace("postgresql:", "postgresql+psycopg:")))
     with closing(engine.connect()) as connection, connection.begin():
-        if migrate:
-            migrations.run_migrations(connection, None, "")
+        if migrated:
+            migrate.run_migrations(connection, None, "")
         context = MigrationContext.configure(connection)
         assert compare_metadata(context, metadata) == []
-        assert context.get_current_revision() == migrations.NEWEST
+        assert context.get_current_revision() == migrate.NEWEST
         looked, found = inspect(connection), {}
         for table in looked.get_table_names():
             columns = {each["name"]: str(each) for each in looked.get_columns(table)}
