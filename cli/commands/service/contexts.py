@@ -91,19 +91,20 @@ def trust(
         print_note(f"{found} is pinned for {pins.key_of(url)} already")
         return 0
     if before and not replace_pin:
-        message = (
-            f"{pins.key_of(url)} has another certificate authority: {found}, "
-            f"and not {pins.fingerprint(before)}"
+        message = f"{pins.key_of(url)} has another certificate authority than {pins.fingerprint(before)}"
+        hint = (
+            "Another computer may answer in place of the controller. Ask an admin, then use --replace with "
+            "the fingerprint in the controller's log."
         )
-        hint = "Another computer may answer in place of the controller. Ask an admin, then use --replace."
         raise CommandError(message, hint)
     if fingerprint and fingerprint != found:
         raise CommandError(
-            f"the authority of {pins.key_of(url)} has the fingerprint {found}",
-            "Another computer may answer in place of the controller.",
+            f"the authority of {pins.key_of(url)} has another fingerprint",
+            "Another computer may answer in place of the controller. Compare with the controller's log.",
         )
     if not fingerprint and not sys.stdin.isatty():
-        hint = f"Compare the fingerprint with the controller's log: --fingerprint {found}"
+        # Do not show the fingerprint, because a user could copy it without a comparison.
+        hint = "Give the fingerprint from the controller's log: --fingerprint SHA256:…"
         raise CommandError("this question needs a terminal", hint)
     if not fingerprint and not confirmed(f"Trust the authority {found} for {pins.key_of(url)}?"):
         return 1

@@ -19,6 +19,7 @@ from controller.config.tables.service import ApiSection
 from tests.controller.api.running_controller import start_controller
 from tests.controller.api.server.test_tokens import make
 from tests.limits import PATIENCE_S
+from tests.programs import run_corral
 from wire.http import pins
 from wire.http.certificate_authority import read_authority
 from wire.http.client import Client, Unreachable
@@ -97,6 +98,27 @@ async def test_pinned_client_trusts_no_other_authority(
         with pytest.raises(Unreachable):
             await asyncio.to_thread(whoami, url, "secret-3", str(tmp_path / "own" / "ca.pem"))
         assert b"secret" not in b"".join(got)
+
+
+async def test_trust_shows_no_fingerprint_that_a_user_could_copy(tmp_path: Path) -> None:
+    other = OwnAuthority(tmp_path / "other", ["127.0.0.1"])
+
+    async def trust(*words: str) -> tuple[int, str]:
+        done = await asyncio.to_thread(run_corral, "config", "trust", url, *words)
+        assert own.fingerprint not in done.stdout + done.stderr or done.returncode == 0
+        return done.returncode, done.stderr
+
+    async with start_controller(api=AUTO) as api:
+        assert api.server._own_authority is not None
+        url, own = api.server.tcp_url, api.server._own_authority
+        for words in ((), ("--fingerprint", other.fingerprint)):
+            code, shown = await trust(*words)
+            assert (code, "controller's log" in shown) == (2, True)
+        assert (await trust("--fingerprint", own.fingerprint))[0] == 0
+        pins.pin(url, other.pem.decode())
+        code, shown = await trust("--fingerprint", own.fingerprint)
+        assert (code, "--replace" in shown) == (2, True)
+        assert (await trust("--replace", "--fingerprint", own.fingerprint))[0] == 0
 
 
 def test_plain_tcp_beyond_loopback_is_refused() -> None:
