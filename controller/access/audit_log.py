@@ -80,7 +80,7 @@ class AuditLog:
         head = chain_of(self.head, entry)
         line = dumps(encode(replace(entry, chain=head))).encode("utf-8", "replace") + b"\n"
         try:
-            os.write(self._file, line)
+            self._append(line)
         except OSError as error:
             # Do not refuse the request, because its change is already on disk. Write the entry to the
             # controller's log.
@@ -111,6 +111,18 @@ class AuditLog:
             if record.seq > after and len(found) < limit:
                 found.append(record)
         return AuditPage(tuple(found), self.seq, self.head, broken)
+
+    def _append(self, line: bytes) -> None:
+        """Append a whole line, or nothing: if the disk becomes full half-way, remove the part that was
+        written, because the next line would join it. Raise OSError in this case.
+        """
+        size, rest = os.fstat(self._file).st_size, memoryview(line)
+        try:
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+        except OSError:
+            os.ftruncate(self._file, size)
+            raise
 
     def _repeated(self, entry: AuditRecord) -> int | None:
         """Return None if this refusal must be left out. Otherwise return the number of equal refusals that

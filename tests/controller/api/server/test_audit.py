@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import pwd
+import resource
 import socket
 import threading
 from pathlib import Path
@@ -119,6 +120,29 @@ def test_changed_and_deleted_entries_show(tmp_path: Path) -> None:
     log.record(entry())
     page = log.page(0, 10)
     assert ([each.seq for each in page.entries], page.broken_at) == ([1, 2, 3, 4, 5, 6], None)
+    log.close()
+
+
+def test_entry_that_the_full_disk_cuts_off_spoils_no_other_entry(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = AuditLog(tmp_path, file_mib=1, files=2, syslog="")
+    log.record(entry(object="job 1"))
+    whole = (tmp_path / FILE).read_bytes()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # The limit lets the kernel write 20 more bytes of the file, as on a disk that is nearly full.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) + 20, before[1]))
+    try:
+        log.record(entry(object="job 2"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert (tmp_path / FILE).read_bytes() == whole
+    assert "an entry of the audit log is lost" in caplog.text
+    assert "job 2" in caplog.text
+    log.record(entry(object="job 3"))
+    page = log.page(0, 10)
+    assert [(each.seq, each.object) for each in page.entries] == [(1, "job 1"), (2, "job 3")]
+    assert page.broken_at is None
     log.close()
 
 
