@@ -156,7 +156,12 @@ QUOTA_USED = _family(
     bound="quotas in scheduler.toml and those that operators have set",
 )
 
-GPU_HEALTHY = _family("gpu_healthy", "1 if the GPU can get jobs, else 0.", "node gpu uuid", bound="GPUs")
+GPU_HEALTHY = _family(
+    "gpu_healthy",
+    "1 if the last known health of the GPU is ok, else 0. The state of its node does not count.",
+    "node gpu uuid",
+    bound="GPUs",
+)
 GPU_UTILISATION = _family("gpu_utilisation_percent", "Utilisation of the GPU.", "node gpu uuid", bound="GPUs")
 GPU_MEMORY = _family("gpu_memory_used_bytes", "GPU memory in use.", "node gpu uuid", bound="GPUs")
 GPU_TEMPERATURE = _family("gpu_temperature_celsius", "Temperature of the GPU.", "node gpu uuid", bound="GPUs")
