@@ -87,7 +87,11 @@ def restart(name: Name, output: Output = Format.TABLE) -> int:
     During the restart, at most max_unavailable replicas of the service are unready. If max_unavailable is 0,
     a new replica starts before an old replica ends.
     """
-    return _print_order(Client().restart_service(name), "its replicas restart one after the other", output)
+    view = Client().restart_service(name)
+    pace = f"at most {view.max_unavailable} unready at a time"
+    if not view.max_unavailable:
+        pace = "each new replica starts before an old one ends"
+    return _print_order(view, f"its replicas restart; {pace}", output)
 
 
 @app.command(

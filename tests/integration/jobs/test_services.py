@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import tomli_w
@@ -12,6 +13,7 @@ from controller.sim.replay.history import history_of
 from controller.sim.replay.journal import read_journal
 from controller.sim.replay.replayer import Replay
 from tests.processes import Process
+from tests.programs import run_corral
 from tests.systems import System
 from wire.api.policy.services import ReplicaView, ServiceView
 from wire.names import JobState
@@ -68,7 +70,9 @@ def test_a_service_keeps_its_replicas_running(build: Callable[..., System]) -> N
     }
 
     # A rolling restart, in the middle of which the controller is killed.
-    system.corral("service", "restart", "web")
+    environment = {**os.environ, "CORRAL_URL": f"unix://{system.socket}"}
+    ordered = run_corral("service", "restart", "web", environment=environment, check=True).stderr
+    assert "service web: its replicas restart; at most 1 unready at a time" in ordered
     system.kill()
     system.start()
     second = await_ready(system, 2, without=frozenset(each.job for each in first))
