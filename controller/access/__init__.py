@@ -1,1 +1,1 @@
-"""Access to the API: the texts of tokens, certificates of TLS, the audit log, and the login."""
+"""Access to the API: the texts of tokens, certificates of TLS, and the audit log."""

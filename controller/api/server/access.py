@@ -129,8 +129,8 @@ class Need:
     of_project: bool = False
     """True if operators of the job's project have the right, too."""
     of_tokens: bool = False
-    """True if the route is about tokens. Only a session of `corral login`, and a caller without a token, may
-    use the route."""
+    """True if the route is about tokens. Only a caller without a token, or with a token of the kind SESSION,
+    may use the route."""
     ability: Ability | None = None
     """The ability that a token needs for the route; None for the usual ability of `who`."""
 
@@ -192,7 +192,8 @@ READ_SPEC = _owner("read the environment of", changes=False, ability=Ability.OUT
 PREEMPT = Need(Who.OPERATOR, "preempt", of_job=True, of_project=True)
 USE_SHELL = Need(Who.OPENER, "use shells")
 """The right to read from and write to a command of `corral exec`. Only the user that started the command has
-this right. The handler checks this; to any other caller it answers that the command does not exist.
+this right, and only while the user may run commands in the job (Call.permit). To any other caller the handler
+answers that the command does not exist.
 """
 
 NO_CALLER = Caller("", Role.VIEWER, read_only=True, can=frozenset({Ability.READ}), makes_tokens=False)
@@ -279,7 +280,7 @@ def _token_refusal(need: Need, caller: Caller, owner: Owner | None) -> Refusal |
         doing = need.doing or "read"
         return Refusal("not_allowed", f"this token may not {doing}: it cannot {need.can.value}", hint=hint)
     if need.of_tokens and not caller.makes_tokens:
-        hint = "Use the unix socket, ssh://, or 'corral login'."
+        hint = "Use the unix socket or ssh://."
         return Refusal("not_allowed", f"a token may not {need.doing}", hint=hint)
     if caller.projects is None:
         return None

@@ -137,8 +137,9 @@ class Identity:
 
     async def of_record(self, record: TokenRecord) -> Caller:
         """Return the caller of requests with this token. The role of the user, and the table of the robot in
-        scheduler.toml, are read again for each request, so that a change applies at once. A session of
-        `corral login` keeps the role that it got at its login.
+        scheduler.toml, are read again for each request, so that a change applies at once. The role in the
+        record can only lower the role of the user, also in the record of a session: no token keeps a right
+        that scheduler.toml has taken from its user.
         """
         if await self.privileged_user(record.user):
             if record.kind != "user":
@@ -155,8 +156,6 @@ class Identity:
                 raise _unauthorized(f"there is no robot {record.robot} with user {record.user} any more")
             caller = replace(caller, role=Role(robot.role), robot=record.robot, operated=frozenset())
             caller = within(caller, frozenset(map(Ability, robot.can)), frozenset(robot.projects) or None)
-        elif record.kind == SESSION:
-            caller = replace(caller, role=Role(record.role))
         elif record.role:
             caller = replace(caller, role=lower(caller.role, Role(record.role)))
         return replace(within(caller, can, projects), makes_tokens=record.kind == SESSION)

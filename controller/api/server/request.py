@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from aiohttp import web
 
 from controller.access.audit_log import AuditLog
-from controller.api.server.access import Caller, Need, Owner, Role, refusal
+from controller.api.server.access import EXEC, USE_SHELL, Caller, Need, Owner, Role, refusal
 from controller.api.server.errors import Rejected, rejected
 from controller.api.server.identity import Identity
 from controller.core.cluster.node import Node
@@ -202,7 +202,15 @@ class Call:
 
     async def permit(self, need: Need, job: Job | None = None) -> None:
         """Raise Rejected if the caller lacks the right `need`. With `job`, the caller must have the right for
-        this job."""
+        this job.
+
+        For USE_SHELL, the caller that has opened the shell must also have the right EXEC for its job, because
+        a reload of scheduler.toml may have taken this right away.
+        """
+        if need is USE_SHELL:
+            opener, shell = self.streams.shells.get(self.path["shell"], ("", None))
+            if shell is not None and opener == self.caller.user:
+                need, job = EXEC, self.daemon.state.jobs.get(shell.order.job)
         if job is None:
             refused = refusal(need, self.caller)
         else:

@@ -6,7 +6,9 @@ from controller.core.model.dataclass import dataclass
 
 USER, ROBOT, SESSION = "user", "robot", "session"
 KINDS = (USER, ROBOT, SESSION)
-"""The kinds of tokens: made by a user, made by an admin for a robot, and made by `corral login`."""
+"""The kinds of tokens: made by a user, made by an admin for a robot, and made by a login. Only with a token
+of a login, a caller may create further tokens. No command makes such a token yet.
+"""
 
 FORGET_S = 7 * 86_400.0
 """A token is kept in the list for at least this many seconds after its expiry."""
@@ -29,8 +31,8 @@ class TokenRecord:
     expires_at: float | None = None
     robot: str = ""
     role: str = ""
-    """For a token of `corral login`: the role that the token gives. For a token made by a user: the highest
-    role that it gives; empty for the role of the user. A robot's role is in [access.robots].
+    """The highest role that the token gives; empty for the role of the user. A robot's role is in
+    [access.robots].
     """
 
     def is_valid(self, now: float) -> bool:

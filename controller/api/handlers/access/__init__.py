@@ -1,1 +1,1 @@
-"""Routes for access: the caller, tokens, the audit log, and the login with OpenID Connect."""
+"""Routes for access: the caller, tokens, the audit log, and the certificate of the controller's authority."""

@@ -58,7 +58,7 @@ COLUMNS = (
 def cell(need: Need, column: Column) -> str:
     """The content of the cell: yes, no, or own (the shells that the caller opened)."""
     if need.who is Who.OPENER and not column.caller.read_only:
-        return "own"
+        return "own" if refusal(access.EXEC, column.caller, column.owner) is None else "no"
     owner = column.owner if need.of_job else None
     return "no" if refusal(need, column.caller, owner) else "yes"
 
@@ -115,7 +115,8 @@ Some fields need more than their route does:
 | list and revoke tokens | the caller's own tokens; admin: all |
 | events about a token | the token's user; admin: all |
 
-"own" is a shell that the caller has opened; for other shells the answer is 404.
+"own" is a shell that the caller has opened; for other shells the answer is 404. The shell is closed if the
+caller loses the right to run commands in its job.
 
 | route | {" | ".join(column.title for column in COLUMNS)} | ability |
 |---|{"---|" * len(COLUMNS)}---|
@@ -229,21 +230,25 @@ class Asker:
         }
         path = route.path
         if "{job}" in path:
-            spec = {"command": ["true"], "hold": True, "project": column.owner.project or "default"}
-            owner = self._names[column.owner.user]
-            status, answer = await self._house.post("/v1/jobs", {"spec": spec, "as_user": owner})
-            assert status == 201, answer
-            filled["{job}"] = answer["label"]
+            filled["{job}"] = await self._job(column)
         if "{shell}" in path:
-            filled["{shell}"] = self._shell(column, f"shell-{number}")
+            filled["{shell}"] = self._shell(column, f"shell-{number}", int(await self._job(column)))
         for key, value in filled.items():
             path = path.replace(key, value)
         return path
 
-    def _shell(self, column: Column, key: str) -> str:
-        """A shell of the caller's own, without a node behind it."""
+    async def _job(self, column: Column) -> str:
+        """A new job of the column's owner."""
+        spec = {"command": ["true"], "hold": True, "project": column.owner.project or "default"}
+        owner = self._names[column.owner.user]
+        status, answer = await self._house.post("/v1/jobs", {"spec": spec, "as_user": owner})
+        assert status == 201, answer
+        return str(answer["label"])
+
+    def _shell(self, column: Column, key: str, job: int) -> str:
+        """A shell that the caller has opened in this job, without a node behind it."""
         sent: list[Any] = []
-        shell = ExecSession(OpenShell(1, 1, 1), sent.append)
+        shell = ExecSession(OpenShell(1, job, 1), sent.append)
         self._house.server._streams.shells[key] = self._names[column.caller.user], shell
         return key
 

@@ -19,10 +19,14 @@ from controller.access.token_text import Mistyped
 from controller.core.model.decision.decision import Refusal
 from controller.core.model.inputs import access_inputs
 from controller.core.model.tokens import FORGET_S, TokenRecord
+from controller.nodes.local import LocalLink
 from tests import users
 from tests.controller.api.running_controller import Answer, RunningController, start_controller
 from tests.engine_harness import EngineHarness
 from tests.limits import PATIENCE_S
+from wire.api.service.access import ABILITIES
+from wire.cluster.hosts import HostSpec
+from wire.names import JobState
 
 OWN = pwd.getpwuid(os.geteuid()).pw_name
 
@@ -194,6 +198,45 @@ async def test_revocation_and_expiry_end_open_streams(lab: RunningController) ->
         async with asyncio.timeout(PATIENCE_S):
             while f'"job":{job}' not in (await open_ones[2].content.readline()).decode():
                 pass
+
+
+async def test_reload_takes_rights_from_open_sessions_and_streams(tmp_path: Path) -> None:
+    """Ada is an operator. She follows the output of Bo's job, and runs a command in the job."""
+    async with start_controller(
+        access={"operators": ["ada"]}, projects={"vision": {}}, api={"listen": "127.0.0.1:0"}
+    ) as api:
+        api.daemon.agents.open(
+            LocalLink("here", HostSpec("", spool=str(tmp_path / "spool"), gpus="none", run_as_self=True))
+        )
+        spec = {"command": ["sh", "-c", "echo first; exec sleep 12345"]}
+        assert (await api.post("/v1/jobs", {"spec": spec, "as_user": "bo"}))[0] == 201
+        await api.until(lambda: api.daemon.state.jobs[1].state is JobState.RUNNING)
+        made = token_text.new_token("session")
+        record = TokenRecord(
+            *(made.id, "session", "laptop", "ada", made.digest, ABILITIES, 0.0, "ada"), role="operator"
+        )
+        await api.handle(access_inputs.CreateToken(record))
+        assert (await ask(api, made.text, "GET", "/v1/whoami"))[1]["role"] == "operator"
+        assert (await ask(api, made.text, "POST", "/v1/jobs/1/set", {"changes": {"name": "a"}}))[0] == 200
+        opened, shell = await ask(api, made.text, "POST", "/v1/jobs/1/shells", {"command": ["cat"]})
+        assert opened == 201, shell
+        headers = {"Authorization": f"Bearer {made.text}"}
+        async with aiohttp.ClientSession(api.server.tcp_url, headers=headers) as session:
+            log = await session.get("/v1/jobs/1/logs", params={"follow": 1})
+            assert await log.content.readline() == b"first\n"
+            said = await session.get(f"/v1/shells/{shell['shell']}")
+            given = f"/v1/shells/{shell['shell']}/input", {"data": "aGkK"}
+            assert (await ask(api, made.text, "POST", *given))[0] == 200
+            assert b"aGkK" in await said.content.readline()
+            access = api.daemon.config.access.model_copy(update={"operators": []})
+            api.daemon.config = api.daemon.config.model_copy(update={"access": access})
+            assert (await ask(api, made.text, "GET", "/v1/whoami"))[1]["role"] == "user"
+            assert (await ask(api, made.text, "POST", "/v1/jobs/1/set", {"changes": {"name": "b"}}))[0] == 403
+            assert (await ask(api, made.text, "POST", *given))[0] == 403
+            assert await ends(log)
+            assert await ends(said)
+        assert (await api.post("/v1/jobs/1/cancel"))[0] == 200
+        await api.until(lambda: api.daemon.state.jobs[1].state.terminal)
 
 
 async def ends(stream: aiohttp.ClientResponse) -> bool:
