@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, insort
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 DEPTH = 256
 """One simulated cycle tries at most this many waiting jobs for backfill."""
@@ -58,6 +58,22 @@ class PoolBackfill:
         """The running jobs as (time at which the job reaches its time limit, job), sorted by time."""
         self._ends: list[tuple[float, float, PoolJob]] = []
         """A heap of the running jobs: (end, time at which the time limit is reached, job)."""
+
+    def dump(self) -> list[Any]:
+        """Return the whole state of the pool as data for JSON. `load` restores it."""
+        running = [[end, limit_end, *job] for end, limit_end, job in sorted(self._ends)]
+        slowdowns = sorted(self.slowdowns.items())
+        return [self.units, self.now, self._free, slowdowns, [*self._waiting.values()], running]
+
+    def load(self, stored: list[Any]) -> None:
+        """Restore the state from the result of `dump`."""
+        self.units, self.now, self._free, slowdowns, waiting, running = stored
+        self.slowdowns = dict(slowdowns)
+        self._waiting = {job.number: job for job in (PoolJob(*each) for each in waiting)}
+        if self._shortest_first:
+            self._by_run_time = sorted((job.assumed_s, job) for job in self._waiting.values())
+        self._ends = [(end, limit_end, PoolJob(*job)) for end, limit_end, *job in running]
+        self._limit_ends = sorted((limit_end, job) for _, limit_end, job in self._ends)
 
     def resize(self, units: float) -> None:
         """Change the number of units. Running jobs continue."""

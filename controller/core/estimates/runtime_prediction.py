@@ -208,6 +208,10 @@ class RuntimePredictor:
         """Decides whether backfill may use predictions. None if the configuration uses no predictions, or if
         no engine has been created yet.
         """
+        self.dropped_guard_rows: dict[int | None, None] = {}
+        """The keys of the rows of a guard that `use_guard` has dropped. The next commit must delete these
+        rows, or replace them by the rows of the new guard.
+        """
         self._learns = known is None
         self._versions: dict[str, int] = {}
         """A number for each user, which increases when `runs` changes for this user. Older entries of
@@ -223,10 +227,11 @@ class RuntimePredictor:
         otherwise. `shortest_first`: backfill tries short jobs first; if this has changed, the guard starts
         again.
         """
-        if not rules.predicted:
-            self.guard = None
-        elif self.guard is None or self.guard.shortest_first != shortest_first:
-            self.guard = PredictionGuard(shortest_first=shortest_first)
+        if self.guard is not None and rules.predicted and self.guard.shortest_first == shortest_first:
+            return
+        if self.guard is not None:
+            self.dropped_guard_rows |= dict.fromkeys((None, *self.guard.rows))
+        self.guard = PredictionGuard(shortest_first=shortest_first) if rules.predicted else None
 
     @property
     def trusted(self) -> bool:

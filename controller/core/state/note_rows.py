@@ -72,8 +72,9 @@ def clear_note_changes(state: State) -> None:
     state.shares.without_row.clear()
     state.estimates.changed.clear()
     state.estimates.rescored.clear()
+    state.estimates.dropped_guard_rows.clear()
     if state.estimates.guard is not None:
-        state.estimates.guard.changed = False
+        state.estimates.guard.changed.clear()
     state.service_rates.changed.clear()
     state.nodes.datasets.changed.clear()
     state.workloads.dropped.clear()

@@ -17,6 +17,8 @@ from controller.core.state.notes.note_kind import Note, NoteKind
 from controller.core.state.state import State
 from wire.codec import dumps
 
+_SNAPSHOT = "backfill"
+
 
 def _runs(state: State, key: SimilarityKey) -> Note:
     """Return the note about one group of similar jobs (`key`). The note contains the latest run times of
@@ -58,28 +60,32 @@ def _rescored_users(state: State) -> Iterator[str]:
     return (key[0] for key in state.estimates.changed if key[0] in state.estimates.scores)
 
 
-def _guard(state: State, name: str) -> Note:
-    guard = state.estimates.guard
+def _guard(state: State, key: int | None) -> Note:
+    """Return a note about the guard of predictions: with the key None the snapshot of its simulations, and
+    with a number a job that the guard has learned.
+    """
+    name, guard = _SNAPSHOT if key is None else str(key), state.estimates.guard
     if guard is None:
         return name, None
-    blocks = [list(block) for block in guard.blocks]
-    return name, {"trusted": guard.trusted, "shortest_first": guard.shortest_first, "blocks": blocks}
+    return name, guard.snapshot if key is None else guard.rows.get(key)
 
 
 def _load_guard(state: State, notes: list[Note]) -> None:
-    for _, body in notes:
-        guard = state.estimates.guard = PredictionGuard(shortest_first=body["shortest_first"])
-        guard.load(body["blocks"], trusted=body["trusted"])
+    found = dict(notes)
+    snapshot = found.pop(_SNAPSHOT, None)
+    if snapshot is not None:
+        guard = state.estimates.guard = PredictionGuard(shortest_first=snapshot["shortest_first"])
+        guard.load(snapshot, found.values())
 
 
-def _guards(state: State) -> tuple[str, ...]:
+def _guard_keys(state: State) -> list[int | None]:
     guard = state.estimates.guard
-    return ("backfill",) if guard is not None and guard.blocks else ()
+    return [] if guard is None else [None, *guard.rows]
 
 
-def _changed_guard(state: State) -> tuple[str, ...]:
-    guard = state.estimates.guard
-    return ("backfill",) if guard is not None and guard.changed else ()
+def _changed_guard_keys(state: State) -> list[int | None]:
+    estimates = state.estimates
+    return [*estimates.dropped_guard_rows, *(estimates.guard.changed if estimates.guard else ())]
 
 
 def _load_starts(state: State, notes: list[Note]) -> None:
@@ -115,10 +121,10 @@ SERVICE_RATES = NoteKind(
 
 PREDICTION_GUARD = NoteKind(
     "guard",
-    keys=_guards,
+    keys=_guard_keys,
     note=_guard,
     load=_load_guard,
-    listed=_changed_guard,
+    listed=_changed_guard_keys,
 )
 
 RUN_SCORES = NoteKind(

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import random
+from collections.abc import Collection
 from dataclasses import replace
+from itertools import cycle
+from typing import Any
 
 import pytest
 
 from controller.config import Config
+from controller.core.engine import Engine
 from controller.core.estimates.pool_backfill import PoolBackfill, PoolJob
 from controller.core.estimates.prediction_guard import BLOCK, BLOCKS, HELD, PredictionGuard
 from controller.core.estimates.runtime_prediction import PredictionConfig
+from controller.core.model.events.event import Event
+from controller.core.state.note_rows import all_notes, changed_notes, clear_note_changes
+from controller.core.state.state import State
 from controller.plugins.backfill.kinds import EasySjbf
+from controller.registry import build_pipeline
 from controller.sim.cluster import pool_of
+from controller.sim.replay.history import history_of
+from controller.sim.replay.replayer import Replay
 from controller.sim.run import RunTask, policy_of, run
+from controller.sim.simulation import Simulation
 from controller.sim.trace_job import TraceJob
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.job.spec import JobSpec
@@ -77,6 +89,78 @@ def test_guard_drops_misleading_predictions_and_takes_good_ones_again() -> None:
     assert guard.ratio < 0.98
 
 
+def rows_of(guard: PredictionGuard) -> tuple[Any, list[Any]]:
+    """The rows of the guard as the store returns them."""
+    snapshot, rows = json.loads(json.dumps([guard.snapshot, sorted(guard.rows.values())]))
+    return snapshot, rows
+
+
+def test_restarted_guards_decide_as_one_that_was_never_restarted() -> None:
+    rng, live, jobs = random.Random(3), PredictionGuard(), jobs_of(2, 5_000)
+    restarted, restarts, decisions = PredictionGuard(), 0, set()
+    for number, job in enumerate(jobs):
+        # The predictions are misleading, then good: the guard must decide twice.
+        predicted_s = 60.0 / job.run_s if number < 2_500 else job.run_s
+        spread = job if number < 2_500 else job._replace(submit_s=job.submit_s + 1e7)
+        for guard in (live, restarted):
+            guard.learn(spread, predicted_s, UNITS + number // 1_000)
+        assert (restarted.trusted, restarted.ratio) == (live.trusted, live.ratio)
+        decisions.add(live.trusted)
+        if rng.random() < 0.01:
+            before, restarted, restarts = restarted, PredictionGuard(), restarts + 1
+            restarted.load(*rows_of(before))
+            assert rows_of(restarted) == rows_of(before)
+    assert decisions == {True, False}
+    assert restarts > 20
+
+
+POOL = pool_of(16)
+
+
+def journal_of(restarts: Collection[int]) -> tuple[list[Event], State, dict[str, str]]:
+    """Simulate 700 jobs of four users. The controller is restarted after the given numbers of events. Return
+    the journal, the last state, and the rows of the guard that the commits have written.
+    """
+    pipeline = build_pipeline(policy_of("easy-sjbf+predicted", Config()).config)
+    journal: list[Event] = []
+    simulation = Simulation(Engine(pipeline, State(pipeline.order)), journal.append)
+    for name, facts in POOL.nodes.items():
+        simulation.add_node(name, facts)
+    simulation.add_work(
+        TraceJob(
+            each.number, each.submit_s, POOL.spec(int(min(each.size, 8)), each.limit_s), each.run_s, user
+        )
+        for each, user in zip(jobs_of(4, 700), cycle("abcd"), strict=False)
+    )
+    rows: dict[str, str] = {}
+    seen, left = 0, sorted(restarts)
+    while simulation.step():
+        written = changed_notes(simulation.engine.state, journal[seen:])
+        rows.update({row.name: row.body for row in written if row.kind == "guard" and row.body is not None})
+        clear_note_changes(simulation.engine.state)
+        seen = len(journal)
+        if left and seen >= left[0]:
+            del left[0]
+            simulation.restart()
+    return journal, simulation.engine.state, rows
+
+
+def test_a_restarted_controller_and_a_replay_have_the_same_guard() -> None:
+    journal, state, rows = journal_of((500, 1_000, 1_700))
+    learned = {row.name: row.body for row in all_notes(state) if row.kind == "guard"}
+    assert learned == rows, "each commit writes the rows that it has changed"
+    guard = state.estimates.guard
+    assert guard is not None
+    assert guard.blocks, "the simulations have compared jobs"
+    again: list[Event] = []
+    pipeline = build_pipeline(policy_of("easy-sjbf+predicted", Config()).config)
+    replay = Replay(history_of(journal), pipeline, observe=again.append)
+    replay.run()
+    assert again == journal
+    repeated = {row.name: row.body for row in all_notes(replay.engine.state) if row.kind == "guard"}
+    assert repeated == learned
+
+
 def test_without_trust_backfill_uses_queue_order_and_time_limits_also_after_a_restart() -> None:
     harness = EngineHarness(PREDICTED)
     harness.join("m")
@@ -88,7 +172,7 @@ def test_without_trust_backfill_uses_queue_order_and_time_limits_also_after_a_re
         harness.exit(job)
     guard = harness.state.estimates.guard
     assert guard is not None
-    guard.load([[100.0, 150.0]], trusted=False)
+    guard.load({"trusted": False, "blocks": [[100.0, 150.0]]}, ())
     harness.submit(train(name="first", time_limit_s=2 * HOUR))
     harness.tick()
     harness.submit(train(8, name="wide"))

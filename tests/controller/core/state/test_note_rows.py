@@ -67,10 +67,6 @@ def world_with_every_kind_of_note() -> EngineHarness:
         harness.start(job)
         harness.now += 3_600
         harness.exit(job, 0)
-    guard = harness.state.estimates.guard
-    assert guard is not None
-    guard.load([[300.0, 200.0]], trusted=True)
-    guard.changed = True
     return harness
 
 
