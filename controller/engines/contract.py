@@ -269,7 +269,9 @@ class ExecutionEngine(ABC):
         return ()
 
     async def quota(self, name: str) -> ForeignQuota:
-        """Return the quota of a namespace or an account of the engine."""
+        """Return the quota of a namespace or an account of the engine. Raise EngineUnavailable if there is no
+        such namespace or account, so that the last known limits stay in force.
+        """
         raise EngineUnavailable("this engine has no quotas that Corral can read")
 
     async def connect(self, node: str, agent: PilotAgent) -> AgentChannel:

@@ -85,7 +85,9 @@ class Engines:
         self._controller = controller
         self._links: dict[str, DelegateLink] = {}
         self.quotas: ForeignQuotas | None = None
-        """The quotas of projects that come from an engine; None without `provider = "kubernetes"`."""
+        """The quotas of projects that come from an engine; None if `[quota] provider` is not one of
+        EngineQuotas.
+        """
 
     def open(self) -> None:
         """Open all engines of the configuration."""
@@ -141,12 +143,12 @@ class Engines:
         if source is None:
             return
 
-        async def read(namespace: str) -> ForeignQuota:
+        async def read(name: str) -> ForeignQuota:
             driver = self.drivers.get(source.engine)
             if driver is None:
                 raise EngineUnavailable(f"scheduler.toml has no table [engines.{source.engine}]")
             async with asyncio.timeout(driver.rules.timeout_s):
-                return await driver.engine.quota(namespace)
+                return await driver.engine.quota(name)
 
         self.quotas = ForeignQuotas(
             source,

@@ -1,4 +1,6 @@
-"""Takes the quotas of projects from an execution engine, such as the resource quotas of Kubernetes."""
+"""Takes the quotas of projects from an execution engine, such as the resource quotas of Kubernetes or the
+accounts of Slurm.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from controller.core.model.decision.decision import Refusal, Reply
 from controller.core.model.inputs import policy_inputs
 from controller.core.model.inputs.input import Input
 from controller.engines.contract import EngineUnavailable, ForeignQuota
-from controller.plugins.quotas.kubernetes import KubernetesQuotas
+from controller.plugins.quotas.from_engine import EngineQuotas
 from wire.cluster.quota import AMOUNTS, Limits, Quota
 from wire.text import duration, printable
 
@@ -46,15 +48,15 @@ class ForeignQuotas:
 
     def __init__(
         self,
-        source: KubernetesQuotas,
+        source: EngineQuotas,
         read: Callable[[str], Awaitable[ForeignQuota]],
         edits: Callable[[str], Quota],
         ask: Callable[[Input], Awaitable[Reply]],
         may_act: Callable[[], bool],
         now: Callable[[], float],
     ) -> None:
-        """`read` returns the quota of a namespace, and `edits` the limits of a project that operators or this
-        object have set.
+        """`read` returns the quota with this name in the engine, and `edits` the limits of a project that
+        operators or this object have set.
         """
         self.source = source
         self._read = read
@@ -77,13 +79,13 @@ class ForeignQuotas:
 
     def has(self, scope: str, name: str) -> bool:
         """Return whether the limits of the tenant `name` come from the engine."""
-        return scope == "project" and name in self.source.namespaces
+        return scope == "project" and name in self.source.foreign_names
 
     async def sync(self, project: str) -> str:
         """Read the quota of a project, and set its limits. Return why this failed; empty if it did not."""
         before = self._readings.get(project, Reading())
         try:
-            found = await self._read(self.source.namespaces[project])
+            found = await self._read(self.source.foreign_names[project])
             refused = await self._set(project, found.hard)
         except (EngineUnavailable, TimeoutError) as error:
             problem = str(error) or "no answer in time"
@@ -99,7 +101,7 @@ class ForeignQuotas:
         the amounts in use differ between the engine and Corral (`used`).
         """
         reading = self._readings.get(project, Reading())
-        where = f"{self.source.engine}:{self.source.namespaces[project]}"
+        where = f"{self.source.engine}:{self.source.foreign_names[project]}"
         if reading.found is None:
             age = "not read since the start of the controller"
         else:
@@ -117,7 +119,7 @@ class ForeignQuotas:
     async def _run(self) -> None:
         while True:
             if self._may_act():
-                for project in self.source.namespaces:
+                for project in self.source.foreign_names:
                     try:
                         await self.sync(project)
                     except Exception:

@@ -7,7 +7,7 @@ from typing import Any
 from controller.config import Config, ConfigProblem, ConfigRefused, Key
 from controller.config.tables.engines import EngineSection
 from controller.core.cluster.hypothetical_nodes import HypotheticalNodes
-from controller.plugins.quotas.kubernetes import KubernetesQuotas
+from controller.plugins.quotas.from_engine import EngineQuotas
 from controller.registry.plugin_classes import make_plugin
 from wire.job.placement.affinity import Effect, Taint
 from wire.names import ENGINE_LABEL
@@ -62,7 +62,7 @@ def engine_taints(engine: str, section: EngineSection) -> tuple[Taint, ...]:
     return (Taint(ENGINE_LABEL, Effect.NO_SCHEDULE, engine),) if section.only_on_request else ()
 
 
-def quota_source(config: Config) -> KubernetesQuotas | None:
+def quota_source(config: Config) -> EngineQuotas | None:
     """Return the quota provider if it takes the limits of projects from an execution engine, and None
     otherwise.
     """
@@ -70,7 +70,7 @@ def quota_source(config: Config) -> KubernetesQuotas | None:
     provider = make_plugin(
         "quota", section.provider, section.options, ("quota",), config.source, config.plugin_files
     )
-    return provider if isinstance(provider, KubernetesQuotas) and provider.namespaces else None
+    return provider if isinstance(provider, EngineQuotas) and provider.foreign_names else None
 
 
 def engine_problems(config: Config) -> list[ConfigProblem]:

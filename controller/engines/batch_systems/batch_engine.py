@@ -6,6 +6,7 @@ import math
 import shlex
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from controller.engines.batch_systems.batch_job import (
@@ -34,6 +35,7 @@ from controller.engines.contract import (
     ExecutionEngine,
     ForeignJob,
     ForeignNode,
+    ForeignQuota,
     ForeignState,
     Outcome,
     Ref,
@@ -45,6 +47,7 @@ from wire.agent.reports import GpuFacts, NodeFacts
 from wire.text import printable
 
 _T = TypeVar("_T")
+_Output = TypeVar("_Output", str, Sequence[str])
 _SUBMIT_FAILED, _NO_DIRECTORY = 90, 91
 _DEFAULT_QUEUE = "default"
 """If the nodes of a PBS belong to no queue, they are together one node of Corral with this name."""
@@ -227,6 +230,11 @@ class BatchEngine(ExecutionEngine):
         )
         async for piece in self._runner.stream(command):
             yield piece
+
+    async def quota(self, name: str) -> ForeignQuota:
+        commands = self._dialect.quota_commands()
+        outs = [self._checked(each) for each in await self._outputs(self._sections(*commands), len(commands))]
+        return self._read(partial(self._dialect.quota, name), outs)
 
     async def close(self) -> None:
         await self._runner.close()
@@ -414,9 +422,9 @@ class BatchEngine(ExecutionEngine):
             raise EngineUnavailable(f"{self._dialect.name}: {done.last_words}")
         return done.out
 
-    def _read(self, reader: Callable[[str], _T], text: str) -> _T:
+    def _read(self, reader: Callable[[_Output], _T], output: _Output) -> _T:
         try:
-            return reader(text)
+            return reader(output)
         except (Unreadable, ValueError, KeyError, IndexError) as error:
             raise EngineUnavailable(
                 f"{self._dialect.name} gave an answer that Corral cannot read: {error}"

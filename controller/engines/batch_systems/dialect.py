@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from typing import Protocol
 
 from controller.engines.batch_systems.batch_job import BatchJob, BatchNode, BatchStatus
+from controller.engines.contract import ForeignQuota
 
 
 class Refusal(enum.Enum):
@@ -64,6 +66,16 @@ class Dialect(Protocol):
 
     def cancel_command(self, job_id: str) -> str:
         """Return the command that ends a job. An unknown job is no error."""
+
+    def quota_commands(self) -> tuple[str, ...]:
+        """Return the commands that print the quotas of all accounts; none if Corral cannot read quotas from
+        this batch system.
+        """
+
+    def quota(self, name: str, outs: Sequence[str]) -> ForeignQuota:
+        """Return the quota `name` from the outputs of `quota_commands`. Raise EngineUnavailable if it does
+        not exist.
+        """
 
     def fallback(self, err: str) -> Dialect | None:
         """Return a dialect for older commands if the failure of `jobs_command` shows that the commands do not

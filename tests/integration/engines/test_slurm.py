@@ -13,6 +13,8 @@ import pytest
 from tests.clients.real_slurm import RealSlurm, missing
 from tests.integration.engines.killing_engine import END_STEPS, STEPS
 from tests.systems import System
+from wire.cluster.quota import NO_LIMITS
+from wire.http.client import Refused
 from wire.job.spec import JobSpec
 from wire.names import JobState, Reason
 
@@ -46,7 +48,7 @@ def controller(build: Build, slurm: RealSlurm, monkeypatch: pytest.MonkeyPatch) 
     """Builds a controller with an engine `slurm` that is killed at `step`."""
     monkeypatch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
 
-    def make(step: str = "", qos: str = "") -> System:
+    def make(step: str = "", qos: str = "", timeout_s: float = 30.0) -> System:
         system = build()
         system.sections["nodes"] = {}
         system.sections["plugins"] = {"files": [str(Path(__file__).with_name("killing_engine.py"))]}
@@ -54,6 +56,7 @@ def controller(build: Build, slurm: RealSlurm, monkeypatch: pytest.MonkeyPatch) 
             "slurm": {
                 "type": "killing-slurm",
                 "interval_s": 0.3,
+                "timeout_s": timeout_s,
                 "records": str(system.place / "records"),
                 "step": step,
                 "qos": qos,
@@ -180,4 +183,54 @@ def test_explain_shows_the_reason_of_slurm(controller: Callable[..., System], sl
     system.corral("cancel", str(first), str(second))
     system.await_jobs([first, second])
     assert {system.jobs()[each].reason for each in (first, second)} == {Reason.USER}
+    assert left_behind(system, slurm) == []
+
+
+def test_limits_of_a_project_come_from_an_account(
+    controller: Callable[..., System], slurm: RealSlurm
+) -> None:
+    """The limits hold, survive a slurmdbd that does not answer, and go when Slurm removes them. The use of
+    another program is shown.
+    """
+
+    def modify(*limits: str) -> None:
+        words = ("modify", "account", "default", "set", *limits)
+        slurm.run("sacctmgr", "-i", *words).check_returncode()
+
+    modify("GrpTRES=gres/gpu=3", "GrpJobs=7")
+    system = controller(timeout_s=10.0)
+    system.sections["quota"] = {
+        "provider": "slurm",
+        "engine": "slurm",
+        "accounts": {"default": "default"},
+        "interval_s": 1.0,
+    }
+    begin(system)
+
+    def limits() -> tuple[float | None, int | None, str]:
+        with system.client() as client:
+            view = client.quota("project", "default")
+        return view.quota.hard.gpus, view.quota.hard.running, view.source
+
+    system.until(lambda: limits()[:2] == (3.0, 7), "the limits apply")
+    first, second = submit(system, *(spec("sleep", "1000", gpus=2) for _ in range(2)))
+    system.await_jobs([first], JobState.RUNNING)
+    system.until(lambda: "2 of 3" in system.corral("explain", str(second)), "the quota is explained")
+    other = slurm.run(
+        "sbatch", "--parsable", "-p", "gpu", "--gres=gpu:1", "--wrap", "sleep 1000"
+    ).stdout.strip()
+    system.until(lambda: "gpus 3 there and 2 here" in limits()[2], "the use of the other job")
+    assert "slurm:account=default, read" in system.corral("quota", "sync", "project", "default", "-o", "json")
+    with slurm.stopped("slurmdbd"):
+        system.until(lambda: "no answer" in limits()[2], "slurmdbd does not answer")
+        with system.client() as client, pytest.raises(Refused, match="the last known limits stay in force"):
+            client.sync_quota("project", "default")
+        assert limits()[:2] == (3.0, 7)
+    slurm.run("scancel", other).check_returncode()
+    modify("GrpTRES=gres/gpu=-1", "GrpJobs=-1")
+    with system.client() as client:
+        assert client.sync_quota("project", "default").quota.hard == NO_LIMITS
+    system.await_jobs([second], JobState.RUNNING)
+    system.corral("cancel", str(first), str(second))
+    system.await_jobs([first, second])
     assert left_behind(system, slurm) == []

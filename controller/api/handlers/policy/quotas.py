@@ -100,7 +100,10 @@ async def sync_one(call: Call) -> QuotaView:
     if foreign is None or not foreign.has(scope, name):
         message = f"no execution engine sets the quota of {scope} {name!r}"
         raise rejected(
-            "not_found", message, "name", "namespaces of [quota] in scheduler.toml names projects."
+            "not_found",
+            message,
+            "name",
+            "The table [quota] in scheduler.toml names the projects whose limits an engine sets.",
         )
     await call.daemon.settled()
     problem = await foreign.sync(name)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from controller.engines.batch_systems.batch_job import BatchJob, BatchNode, BatchStatus, Unreadable
 from controller.engines.batch_systems.dialect import Dialect, Refusal
 from controller.engines.batch_systems.pbs.job_script import job_script
 from controller.engines.batch_systems.pbs.text_output import parse_pbsnodes, parse_qstat
+from controller.engines.contract import EngineUnavailable, ForeignQuota
 
 _ID = re.compile(r"\d+(?:\[\d*\])?(?:\.[A-Za-z0-9_.-]+)?")
 _UNKNOWN_JOB, _FINISHED_JOB = 153, 35
@@ -71,6 +73,12 @@ class PbsCommands:
 
     def cancel_command(self, job_id: str) -> str:
         return _tolerant(f"qdel {shlex.quote(job_id)}")
+
+    def quota_commands(self) -> tuple[str, ...]:
+        return ()
+
+    def quota(self, name: str, outs: Sequence[str]) -> ForeignQuota:
+        raise EngineUnavailable(f"Corral reads no quotas from {self.name}")
 
     def fallback(self, err: str) -> Dialect | None:
         return None

@@ -1,4 +1,4 @@
-"""The commands of Slurm: sbatch, squeue, sacct, sinfo and scancel."""
+"""The commands of Slurm: sbatch, squeue, sacct, sinfo, scancel and sacctmgr."""
 
 from __future__ import annotations
 
@@ -8,6 +8,12 @@ from dataclasses import dataclass, replace
 
 from controller.engines.batch_systems.batch_job import BatchJob, BatchNode, BatchStatus
 from controller.engines.batch_systems.dialect import Dialect, Refusal
+from controller.engines.batch_systems.slurm.account_limits import (
+    ACCOUNT_LIMITS,
+    AMOUNTS_IN_USE,
+    QOS_LIMITS,
+    quota_of,
+)
 from controller.engines.batch_systems.slurm.batch_script import batch_script
 from controller.engines.batch_systems.slurm.json_output import parse_jobs
 from controller.engines.batch_systems.slurm.text_output import (
@@ -20,6 +26,7 @@ from controller.engines.batch_systems.slurm.text_output import (
     parse_squeue,
     parse_submitted,
 )
+from controller.engines.contract import ForeignQuota
 
 _NO_ANSWER = (
     "unable to contact slurm controller",
@@ -100,6 +107,13 @@ class SlurmCommands:
 
     def cancel_command(self, job_id: str) -> str:
         return f"scancel {shlex.quote(job_id)}"
+
+    def quota_commands(self) -> tuple[str, ...]:
+        return (ACCOUNT_LIMITS, QOS_LIMITS, AMOUNTS_IN_USE)
+
+    def quota(self, name: str, outs: Sequence[str]) -> ForeignQuota:
+        accounts, qos, in_use = outs
+        return quota_of(name, accounts, qos, in_use)
 
     def fallback(self, err: str) -> Dialect | None:
         unknown = "unrecognized option" in err or "invalid option" in err or "Unable to find plugin" in err

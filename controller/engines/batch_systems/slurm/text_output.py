@@ -26,7 +26,7 @@ _OPEN_STATES = ("idle", "mixed", "allocated", "completing", "planned", "allocati
 
 def parse_squeue(text: str) -> list[BatchStatus]:
     """Return the jobs in the output of SQUEUE. Raise Unreadable for a line with too few columns."""
-    return [_squeue_job(columns) for columns in _rows(text, 11)]
+    return [_squeue_job(columns) for columns in rows(text, 11)]
 
 
 def _squeue_job(columns: list[str]) -> BatchStatus:
@@ -56,7 +56,7 @@ def parse_sacct(text: str) -> list[BatchStatus]:
     run in the state REQUEUED that is followed by another run has ended, because Slurm has ended it to queue
     the job again.
     """
-    runs = [_sacct_job(columns) for columns in _rows(text, 10)]
+    runs = [_sacct_job(columns) for columns in rows(text, 10)]
     last = {each.id: index for index, each in enumerate(runs)}
     return [
         replace(each, phase=Phase.ENDED, cause=Cause.NODE_FAILED)
@@ -102,7 +102,7 @@ def exit_status(text: str) -> tuple[int | None, int | None]:
 def parse_sinfo(text: str) -> list[BatchNode]:
     """Return the nodes in the output of SINFO. A node that is in several partitions is one node."""
     nodes: dict[str, BatchNode] = {}
-    for name, partition, state, cpus, memory, gres, features, use, why in _rows(text, 9):
+    for name, partition, state, cpus, memory, gres, features, use, why in rows(text, 9):
         partitions = (*(nodes[name].partitions if name in nodes else ()), partition.rstrip("*"))
         count, model = gpus_of(gres)
         used = use.split("/")
@@ -143,7 +143,8 @@ def parse_submitted(text: str) -> str:
     return last
 
 
-def _rows(text: str, count: int) -> Iterator[list[str]]:
+def rows(text: str, count: int) -> Iterator[list[str]]:
+    """Yield the columns of each line. Raise Unreadable for a line with too few columns."""
     for line in text.splitlines():
         if not line.strip():
             continue
