@@ -28,6 +28,7 @@ from wire.cluster.quota import ANY_NAME, NO_LIMITS, SCOPES, UNLIMITED, Limits, Q
 from wire.job.spec import JobSpec
 
 NOTHING_RESERVED: Mapping[TenantKey, list[int]] = {}
+NO_SHARES: Mapping[int, str] = {}
 
 
 class Quotas:
@@ -397,7 +398,7 @@ class Quotas:
         if not lent:
             return self._exceeded(account.key, kind, used, need, limit)
         if used + need > limit + lent:
-            return LimitExceeded(account.key, kind, used, need, limit + lent)
+            return self._exceeded(account.key, kind, used, need, limit + lent, NO_SHARES)
         lenders = self._lenders_of(kind)
         held, stated = sum(each.used[kind] for each, _ in lenders), self._stated_sum(kind)
         return (

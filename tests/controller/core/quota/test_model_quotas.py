@@ -154,6 +154,21 @@ def test_a_project_borrows_gpus_of_a_model() -> None:
     assert "with all that projects may lend each other" in harness.why(vision[2]).sentence
 
 
+def test_the_reason_names_the_model_above_the_greatest_loan() -> None:
+    tables = {
+        "vision": ProjectQuotaTable(
+            gpus_per_model={"H100": 2}, borrow=BorrowTable(gpus_per_model={"H100": 1})
+        ),
+        "speech": ProjectQuotaTable(gpus_per_model={"H100": 6}),
+    }
+    harness = harness_of(projects=tables)
+    jobs = [harness.submit(h100(2, project="vision")) for _ in range(2)]
+    harness.tick()
+    assert [on(harness, job) for job in jobs] == [["a"], []]
+    expected = "the quota of project 'vision' on H100 GPUs: 2 of 3 in use, and this asks for 2"
+    assert harness.why(jobs[1]).sentence.startswith(expected)
+
+
 def test_a_soft_limit_of_a_model_puts_a_job_behind_the_others() -> None:
     soft = QuotaAmounts(gpus_per_model={"H100": 4})
     harness = harness_of(users={"ada": QuotaTable(soft=soft)})
