@@ -60,9 +60,11 @@ def outcome_of(job: Job, now: float) -> JobEnded:
 
     1. The job was stopped because its health checks failed: FAILED.
     2. All members succeeded or, with on_failure = "continue", enough members succeeded: COMPLETED, even if a
-       stop was ordered.
+       stop was ordered. Members that an elastic job gave up do not count. A batch job is not COMPLETED if its
+       command (the member on its first node) has failed.
     3. In all other cases the exit code and signal come from the member that failed first. A member that was
-       stopped because another member had failed counts only if no other member has failed.
+       stopped because another member had failed counts only if no other member has failed. With on_failure =
+       "continue", they come from the command of a batch job if the command has failed without a stop order.
     4. In case 3, a job that was stopped by a user, its service or a drain is CANCELLED for this reason. A job
        that was stopped at its deadline is FAILED for this reason. Any other job is FAILED for the reason of
        the member that failed first.
@@ -76,10 +78,14 @@ def outcome_of(job: Job, now: float) -> JobEnded:
         return JobEnded(job.id, now, JobState.FAILED, Reason.UNHEALTHY, detail, first.code, first.signal)
     if not failed:
         return JobEnded(job.id, now, JobState.COMPLETED, Reason.NONE, code=0)
-    well = len(job.members) - len(failed)
-    if well and job.spec.gang.on_failure is MemberFailure.CONTINUE and well >= required_members(job):
-        detail = f"{well} of {len(job.members)} members succeeded"
-        return JobEnded(job.id, now, JobState.COMPLETED, Reason.NONE, detail, code=0)
+    if job.spec.gang.on_failure is MemberFailure.CONTINUE:
+        command, counted = next(iter(job.members.values())), len(job.shown_members)
+        well = counted - len(failed)
+        if job.spec.batch and command.failed:
+            failed = failed if command.why == "member_failed" else [command]
+        elif well and well >= required_members(job):
+            detail = f"{well} of {counted} members succeeded"
+            return JobEnded(job.id, now, JobState.COMPLETED, Reason.NONE, detail, code=0)
     first = min(failed, key=_blame)
     if job.stopping is Reason.USER:
         detail = f"cancelled by {job.stopped_by}"

@@ -364,6 +364,41 @@ def test_an_elastic_job_grows_while_no_job_waits() -> None:
     assert harness.job(job).state is JobState.COMPLETED
 
 
+def test_members_that_an_elastic_job_gave_up_do_not_count_as_succeeded() -> None:
+    harness = pressed("a", "b", "c", "d")
+    job = running(
+        harness, gang(4, min_nodes=2, elastic=True, on_failure=MemberFailure.CONTINUE, mixed_models=True)
+    )
+    harness.now += 3_600
+    harness.submit(spec(16, nodes=2, priority=75))
+    harness.tick()
+    given_up = [node for node, _ in harness.stops()]
+    assert len(given_up) == 2
+    for node in given_up:
+        harness.exit(job, None, node=node, signal=15, why="shrunk")
+    for node in sorted({"a", "b", "c", "d"} - {*given_up}):
+        harness.exit(job, 5, node=node)
+    assert (harness.job(job).state, harness.job(job).code) == (JobState.FAILED, 5)
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_the_command_decides_the_outcome_of_a_batch_job_that_continues(code: int) -> None:
+    harness = harness_of("a", "b", "c")
+    asked = replace(gang(3, min_nodes=1, on_failure=MemberFailure.CONTINUE), batch=True)
+    job = running(harness, asked)
+    first, *others = harness.nodes_of(job)
+    harness.exit(job, 1, node=others[0])
+    assert harness.job(job).state is JobState.RUNNING
+    harness.now += 5
+    harness.exit(job, code, node=first)
+    harness.exit(job, None, node=others[1], signal=15, why="shrunk")
+    ended = harness.job(job)
+    assert ended.state is (JobState.FAILED if code else JobState.COMPLETED)
+    assert ended.code == code
+    if not code:
+        assert ended.detail == "2 of 3 members succeeded"
+
+
 def test_an_elastic_job_does_not_grow_once_it_is_about_to_end() -> None:
     harness = harness_of("a", "b")
     job = running(harness, gang(3, **ELASTIC))
