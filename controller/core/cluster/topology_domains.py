@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from controller.core.cluster.node_table import Floats
 from wire.job.placement.gpu_requirements import Topology
+
+
+@dataclass(frozen=True, slots=True)
+class GroupChoice:
+    """Groups of nodes (rows of the node table) for a gang. The gang needs `each` nodes in each of `count`
+    groups. Each group has at least `each` nodes.
+    """
+
+    count: int
+    each: int
+    groups: tuple[tuple[int, ...], ...]
 
 
 class TopologyDomains:
@@ -65,15 +77,31 @@ class TopologyDomains:
         surplus = sorted(count - each + 1 for count in self._counts(rows).values() if count >= each)
         return sum(surplus[: len(surplus) - domains + 1]) - 1 if len(surplus) >= domains else -1
 
+    def group_choices(self, rows: Iterable[int], nodes: int) -> list[GroupChoice]:
+        """Return how a gang of `nodes` nodes can be placed on the nodes `rows`: the domains with enough
+        nodes, and how many of these domains the gang needs. Return an empty list if the gang does not fit.
+        """
+        split = self._topology.split(nodes)
+        if split is None:
+            return []
+        domains, each = split
+        inside: dict[int, list[int]] = {}
+        for row in rows:
+            if self._code[row] >= 0:
+                inside.setdefault(self._code[row], []).append(row)
+        full = tuple(tuple(found) for _, found in sorted(inside.items()) if len(found) >= each)
+        return [GroupChoice(domains, each, full)] if len(full) >= domains else []
+
     def usable_rows(self, rows: Iterable[int], nodes: int) -> set[int]:
         """Return those of `rows` whose domains have enough nodes for a gang of `nodes` nodes.
 
         The gang needs a certain number of nodes in one domain. A domain has enough if at least this many of
-        its nodes are in `rows`.
+        its nodes are in `rows`. Return no rows if the nodes of the gang cannot be divided evenly.
         """
         known, split = set(rows), self._topology.split(nodes)
-        each = split[1] if split is not None else 0
-        full = {code for code, count in self._counts(known).items() if count >= each}
+        if split is None:
+            return set()
+        full = {code for code, count in self._counts(known).items() if count >= split[1]}
         return {row for row in known if self._code[row] in full}
 
     def description(self, rows: Iterable[int]) -> str:

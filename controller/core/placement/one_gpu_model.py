@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from controller.core.cluster.gpus.gpu_requirements import UNSUITABLE, gpu_needs_of
 from controller.core.cluster.network_tree import NetworkTree
 from controller.core.cluster.node_table import ABSENT, Floats, NodeTable
-from controller.core.cluster.topology_domains import TopologyDomains
+from controller.core.cluster.topology_domains import GroupChoice, TopologyDomains
 from controller.core.model.request import PerNodeRequest
 from wire.text import counted
 
@@ -86,6 +86,19 @@ class GpuModelGroups:
 
     def _spare(self, rows: list[int], nodes: int) -> int:
         return len(rows) - nodes if self._inside is None else self._inside.spare_rows(rows, nodes)
+
+    def group_choices(self, rows: Iterable[int], nodes: int) -> list[GroupChoice]:
+        """Return how a gang of `nodes` nodes can be placed on the nodes `rows`, with one choice for each GPU
+        model that has enough nodes. If the job requires one topology domain, the groups of a choice are the
+        domains of its model. For any other job, the only group has all nodes of the model.
+        """
+        found: list[GroupChoice] = []
+        for _, these in self._by_model(rows):
+            if isinstance(self._inside, TopologyDomains):
+                found += self._inside.group_choices(these, nodes)
+            elif len(these) >= nodes:
+                found.append(GroupChoice(1, nodes, (tuple(these),)))
+        return found
 
     def usable_rows(self, rows: Iterable[int], nodes: int) -> set[int]:
         """Return the rows in `rows` that belong to a large enough group: at least `nodes` of `rows` have this

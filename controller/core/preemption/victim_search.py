@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -14,13 +14,18 @@ from controller.core.cluster.free_resources import FreeResources, free_on, row_t
 from controller.core.cluster.gpus.gpu_requirements import gpu_needs_of
 from controller.core.cluster.node import Node
 from controller.core.cluster.node_table import Bools
-from controller.core.cluster.topology_domains import TopologyDomains
 from controller.core.framework.interfaces import Strategy
 from controller.core.model.job import NEVER, Job
 from controller.core.model.request import PerNodeRequest
-from controller.core.placement.one_gpu_model import GpuModelGroups
 from controller.core.placement.placer import Placement, Placer, Shape
 from controller.core.placement.ranking import filters_for, rows_passing
+from controller.core.preemption.candidate_nodes import (
+    ROUNDING,
+    Candidate,
+    by_bound,
+    cheapest_choice,
+    cheapest_nodes,
+)
 from controller.core.preemption.fairshare_reclaim import ReclaimContext, ReclaimPolicy, ReclaimStrategy
 from controller.core.preemption.guards import GuardsOf, may_move
 from controller.core.preemption.victim_index import LossBounds, VictimIndex
@@ -45,7 +50,6 @@ FAILED_SAVES = 0.01
 """The assumed fraction of jobs that fail to save their state before their preemption. The work of such a job
 is lost.
 """
-_SAME = 1 + 1e-9
 _GPU_HOUR = 3_600_000.0
 """The number of GPU-milli-seconds in one GPU-hour."""
 
@@ -53,17 +57,6 @@ VacatedNodes = Mapping[int, tuple[str, ...]]
 """The nodes that each victim leaves, by victim id. An empty tuple means that the victim is stopped on all its
 nodes.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A node on which the request fits when `victims` have left. `loss` is the cost of stopping these
-    victims, in GPU-milli-seconds.
-    """
-
-    loss: float
-    row: int
-    victims: tuple[int, ...]
 
 
 class VictimSearch:
@@ -79,8 +72,10 @@ class VictimSearch:
        lowest bound upwards. Find the victims with the least loss on each node (`_candidate`). Keep the best
        `shape.nodes` nodes. Stop when the next bound is not below the loss of any of them, because no later
        node can be better.
-    3. Choose the `shape.nodes` nodes with the least loss. Find nothing if the job requires one topology
-       domain and these nodes are not in one.
+    3. If all nodes must be in one topology domain or have one GPU model, do step 2 for each domain or model,
+       and choose the one with the least loss. Begin with the lowest sum of bounds, and stop when the next
+       sum is not below the loss of the best domain or model (`cheapest_choice`). A topology that needs
+       several domains gets those with the least loss.
     4. Drop each victim without which the request still fits on every chosen node. There can be such victims,
        because a victim on several nodes also frees resources on other chosen nodes.
     5. Check the chosen nodes with all filters, as if the victims had left. If a filter rejects a node,
@@ -240,29 +235,24 @@ class VictimSearch:
             lost, losses = losses, losses + bounds.missing_gpu * REQUEUE_S
         if barred is not None:
             losses = np.where(barred, np.inf, losses)
-        found: list[Candidate] = []
-        chosen: list[Candidate] = []
-        for _ in range(min(len(losses), shape.nodes + MAX_NODES_EXAMINED)):
-            # If several nodes have the least loss, use the first of them (argmin does this).
-            row = int(losses.argmin())
-            bound = float(losses[row])
-            if bound == np.inf or (chosen and bound * _SAME >= chosen[-1].loss):
-                break
-            losses[row] = np.inf
-            candidate = self._candidate(row, shape.part, bounds, policy, float(lost[row]), now)
-            if candidate is None:
+        left = shape.nodes + MAX_NODES_EXAMINED
+
+        def candidate(row: int) -> Candidate | None:
+            nonlocal left
+            if not left:
+                return None
+            left -= 1
+            found = self._candidate(row, shape.part, bounds, policy, float(lost[row]), now)
+            if found is None:
                 bounds.rule_out(row)
-            else:
-                found.append(candidate)
-                found.sort(key=lambda each: (each.loss, each.row))
-                chosen = _cheapest(found, shape.nodes, grouping)
-        chosen = sorted(chosen, key=lambda each: each.row)
-        rows = [each.row for each in chosen]
-        if chosen and grouping is not None and grouping.spare_rows(rows, shape.nodes) < 0:
-            # The job needs all its nodes in one topology domain or with one GPU model, and no such group has
-            # enough nodes.
-            return []
-        return chosen
+            return found
+
+        if grouping is None:
+            chosen = cheapest_nodes(islice(by_bound(losses), left), shape.nodes, candidate)
+        else:
+            choices = grouping.group_choices(np.flatnonzero(losses < np.inf).tolist(), shape.nodes)
+            chosen = cheapest_choice(choices, losses.tolist(), candidate)
+        return sorted(chosen, key=lambda each: each.row)
 
     def _candidate(
         self,
@@ -313,7 +303,7 @@ class VictimSearch:
                 free.add(node, node.held[victim], 1)
         total = sum(loss[job] for job in chosen)
         # Try other sets of victims (step 3 of the docstring).
-        if total > bound * _SAME:
+        if total > bound * ROUNDING:
             for cheaper in _sets_by_loss(loss, total):
                 if self._free_without(node, cheaper).fits(part, needs, row):
                     chosen, total = list(cheaper), sum(loss[job] for job in cheaper)
@@ -430,7 +420,7 @@ def _sets_by_loss(loss: dict[int, float], below: float) -> Iterator[tuple[int, .
     jobs = sorted(loss, key=lambda job: (loss[job], job))
     heap: list[tuple[float, tuple[int, ...]]] = [(loss[job], (at,)) for at, job in enumerate(jobs[:1])]
     for _ in range(MAX_SETS_TRIED):
-        if not heap or heap[0][0] * _SAME >= below:
+        if not heap or heap[0][0] * ROUNDING >= below:
             return
         total, chosen = heapq.heappop(heap)
         yield tuple(jobs[at] for at in chosen)
@@ -439,24 +429,3 @@ def _sets_by_loss(loss: dict[int, float], below: float) -> Iterator[tuple[int, .
             following = loss[jobs[last + 1]]
             heapq.heappush(heap, (total + following, (*chosen, last + 1)))
             heapq.heappush(heap, (total - loss[jobs[last]] + following, (*chosen[:-1], last + 1)))
-
-
-def _cheapest(
-    found: list[Candidate], nodes: int, grouping: TopologyDomains | GpuModelGroups | None
-) -> list[Candidate]:
-    """Return the `nodes` candidates (nodes with victims) that lose the least. Return an empty result if there
-    are too few.
-
-    `found` is sorted by loss. If `grouping` divides the nodes by GPU model, the result has nodes of one
-    model, the model with the least total loss. The caller checks a required topology domain.
-    """
-    if not isinstance(grouping, GpuModelGroups):
-        return found[:nodes] if len(found) >= nodes else []
-    of_one_model = (
-        [each for each in found if grouping.same_model(each.row, first)]
-        for first in {each.row for each in found}
-    )
-    enough = [same[:nodes] for same in of_one_model if len(same) >= nodes]
-    return min(
-        enough, key=lambda same: (sum(each.loss for each in same), [each.row for each in same]), default=[]
-    )

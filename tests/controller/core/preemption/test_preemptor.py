@@ -21,7 +21,7 @@ from wire.agent.orders import Stop
 from wire.agent.reports import AttemptStatus, Checkpoint
 from wire.job.gangs import Gang
 from wire.job.placement.affinity import parse_term
-from wire.job.placement.gpu_requirements import GpuWish
+from wire.job.placement.gpu_requirements import GpuWish, Topology
 from wire.job.spec import JobSpec
 from wire.names import GpuHealth, JobState, Reason
 
@@ -63,6 +63,44 @@ def plans(harness: EngineHarness) -> list[tuple[int, list[int]]]:
 def leave(harness: EngineHarness, job: int) -> None:
     """The agents report that the preempted job has ended."""
     harness.exit(job, None, signal=15, why="preempted")
+
+
+RACKS = {"a": "r1", "b": "r1", "c": "r2", "d": "r2", "e": "r3", "f": "r3"}
+# Case, topology, number of nodes, hours that the jobs on nodes a, b, c ... have run (0: not preemptible), and
+# the nodes that the gang gets.
+DOMAINS: list[tuple[str, Topology, int, str, str]] = [
+    ("the cheapest nodes lie in two racks", Topology("rack"), 2, "1913", "cd"),
+    ("one node of the cheapest rack keeps its job", Topology("rack"), 2, "1022", "cd"),
+    ("no rack has two nodes", Topology("rack"), 2, "1020", ""),
+    ("two racks with one node each", Topology("rack", None), 2, "1122", "ac"),
+    ("two racks with two nodes each", Topology("rack", 2), 4, "119922", "abef"),
+]
+
+
+@pytest.mark.parametrize(
+    ("topology", "nodes", "hours", "gets"), [row[1:] for row in DOMAINS], ids=[row[0] for row in DOMAINS]
+)
+@pytest.mark.parametrize("models", [("H100",), ("A100", "H100")], ids=["one model", "two models"])
+def test_victims_for_a_gang_in_topology_domains(
+    topology: Topology, nodes: int, hours: str, gets: str, models: tuple[str, ...]
+) -> None:
+    """With two GPU models, each rack has two more nodes of a model that loses more."""
+    harness = EngineHarness(replace(PIPELINE, strategies=(BY_PRIORITY,), guards=UNGUARDED))
+    begun = {}
+    for number, model in enumerate(models):
+        for name, each in zip(RACKS, hours, strict=False):
+            where = name if number == len(models) - 1 else f"{name}-{model}"
+            harness.join(where, model=model, labels={"rack": RACKS[name]})
+            begun[where] = (int(each) if where == name else 50 * int(each)) * HOUR
+    end = harness.now + 500 * HOUR
+    for name, ago in sorted(begun.items(), key=lambda each: (-each[1], each[0])):
+        harness.now = end - ago
+        affinity = (parse_term(f"node in {name}"),)
+        running(harness, spec(8, priority=25, affinity=affinity, preemptible=ago > 0))
+    harness.now = end
+    harness.submit(spec(8 * nodes, nodes=nodes, priority=75, topology=topology))
+    harness.tick()
+    assert "".join(sorted({node for node, _ in harness.stops()})) == gets
 
 
 def test_a_job_of_lower_priority_is_preempted_and_keeps_its_queue_position() -> None:
