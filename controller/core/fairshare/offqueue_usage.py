@@ -4,7 +4,7 @@ charges the tenants of these users.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from controller.core.fairshare.share_tree import SharePath, ShareTree
@@ -116,10 +116,7 @@ def offqueue_rate(sharing: FairshareConfig, model: str) -> float:
     """Return the charge for a GPU that is used without a job, in billing units per hour. Return 0 if the
     setting `off_queue` names no project to charge.
     """
-    if not sharing.off_queue:
-        return 0.0
-    billing: Mapping[str, float] = sharing.billing
-    return billing.get(f"gpu.{model}", billing.get("gpu", 0.0))
+    return sharing.gpu_price(model) if sharing.off_queue else 0.0
 
 
 def offqueue_inputs(

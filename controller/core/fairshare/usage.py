@@ -250,7 +250,7 @@ class FairshareConfig:
         price = billing.get("gpu", 0.0)
         for hold in allocation.gpus:
             if self.by_model:
-                price = self._price(models.get(hold.uuid, ""))
+                price = self.gpu_price(models.get(hold.uuid, ""))
             gpu += price * hold.milli / WHOLE_GPU
         parts = (
             billing.get("cpu", 0.0) * allocation.cpu_milli / 1000,
@@ -263,11 +263,11 @@ class FairshareConfig:
         """Return the highest charge for these resources, in billing units per hour. The GPUs are assumed to
         be of the most expensive model in `models`.
         """
-        dearest = max(models, key=self._price, default="") if self.by_model else ""
+        dearest = max(models, key=self.gpu_price, default="") if self.by_model else ""
         hold = GpuHold("", gpu_milli)
         return self.charge(Allocation("", cpu_milli, memory_mib, (hold,)), {"": dearest})
 
-    def _price(self, model: str) -> float:
+    def gpu_price(self, model: str) -> float:
         """Return the charge for a GPU of this model, in billing units per hour. The most specific key
         `gpu.MODEL` in `billing` that matches the model decides. If no key matches, the key `gpu` decides;
         without a key `gpu`, the charge is 0.

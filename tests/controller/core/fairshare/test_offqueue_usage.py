@@ -15,7 +15,7 @@ from controller.core.model.inputs.agent_inputs import OffQueueProcessGone, OffQu
 from controller.core.model.rows import NoteRow
 from controller.core.state.note_rows import changed_notes, load_notes
 from controller.core.state.state import State
-from tests.engine_harness import PIPELINE, EngineHarness
+from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.agent.reports import GpuProcess
 
 EVE = ("n", "GPU-n-1", "eve")
@@ -65,6 +65,28 @@ def test_use_outside_the_queue_is_charged_if_a_project_is_configured(charge: boo
     harness.tell(OffQueueProcessGone(*EVE))
     assert usage.rate == 0.0
     assert shares.accounts["strays",].usage.rate == 0.0
+
+
+@pytest.mark.parametrize(
+    ("billing", "model", "rate"),
+    [
+        ({"gpu": 1.0, "gpu.H100": 3.0}, "NVIDIA H100 80GB HBM3", 3.0),
+        ({"gpu.H100": 3.0, "gpu.H100 80GB": 4.0}, "NVIDIA H100 80GB HBM3", 4.0),
+        ({"gpu": 1.0, "gpu.H100": 3.0}, "NVIDIA A100-SXM4-40GB", 1.0),
+        ({"gpu.H100": 3.0}, "NVIDIA A100-SXM4-40GB", 0.0),
+    ],
+)
+def test_use_outside_the_queue_has_the_price_of_a_job(
+    billing: dict[str, float], model: str, rate: float
+) -> None:
+    sharing = FairshareConfig(off_queue="strays", billing=billing)
+    harness = EngineHarness(replace(PIPELINE, sharing=sharing))
+    harness.join("n", model=model)
+    harness.tell(OffQueueProcessSeen(*EVE, 99, "python x.py"))
+    assert harness.state.offqueue.open[EVE].rate == rate
+    job = harness.submit(spec(1))
+    harness.tick()
+    assert harness.job(job).charge == rate
 
 
 def test_off_queue_use_ends_when_its_node_goes_away() -> None:
