@@ -414,7 +414,7 @@ class Engine:
     def explain(self, job: Job, now: float) -> Why:
         cycle = self.profile_cycles.of(job)
         with cycle.easy.keeping():
-            why = explain(self.state, cycle.placer, cycle, job, now)
+            why = explain(self.state, cycle.placer, cycle, self.pipeline.losses, job, now)
         rule = rule_of(job.failure, self.pipeline.failures) if job.state.terminal else None
         if rule is None:
             return why

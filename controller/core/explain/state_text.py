@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from controller.core.lifecycle.idle_gpus import idle_text, kept_text
 from controller.core.lifecycle.limit_warnings import limit_warning_text
-from controller.core.lifecycle.node_loss import silent_node_text
+from controller.core.lifecycle.node_loss import NodeLossPolicy, silent_node_text
 from controller.core.model.events.nominations import move_cause
 from controller.core.model.job import Job
 from controller.core.state.state import State
@@ -96,7 +96,7 @@ _STOPPED_BY = {
 """
 
 
-def state_text(state: State, job: Job, now: float) -> str:
+def state_text(state: State, job: Job, losses: NodeLossPolicy, now: float) -> str:
     if job.reason is Reason.MOVING:
         return moving_text(state, job)
     if job.detail:
@@ -115,7 +115,7 @@ def state_text(state: State, job: Job, now: float) -> str:
     silent = [state.nodes.by_name[member.allocation.node] for member in job.running]
     silent = [node for node in silent if not node.up]
     if silent:
-        return f"was on {silent[0].name}, which is silent: it {silent_node_text(job, silent[0])}"
+        return f"was on {silent[0].name}, which is silent: it {silent_node_text(job, silent[0], losses)}"
     sentences = {
         JobState.SCHEDULED: f"starting on {nodes}",
         JobState.RUNNING: f"running on {nodes}",

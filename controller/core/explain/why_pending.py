@@ -28,6 +28,7 @@ from controller.core.explain.pending_notes import NAMED, RATIONED, hours_note, p
 from controller.core.explain.state_text import held_text, making_room_text, moving_text, state_text
 from controller.core.framework.interfaces import Reserves
 from controller.core.framework.unfiltered_constraints import unfiltered_message
+from controller.core.lifecycle.node_loss import NodeLossPolicy
 from controller.core.lifecycle.waiting.gates import gates_text, waiting_effects
 from controller.core.lifecycle.waiting.priority_inheritance import inherited_text
 from controller.core.model.job import NEVER, Job
@@ -46,12 +47,12 @@ CONSIDERED_NEXT = "fits now: considered in the next pass"
 """The text for a job that will start in the next scheduling cycle."""
 
 
-def explain(state: State, placer: Placer, cycle: Cycle, job: Job, now: float) -> Why:
+def explain(state: State, placer: Placer, cycle: Cycle, losses: NodeLossPolicy, job: Job, now: float) -> Why:
     """Return why the job is in its state. For a job in the queue, also return its queue position, its
     priority points, and how many nodes each filter rejects.
     """
     if job.state is not JobState.QUEUED:
-        return Why(job.reason, state_text(state, job, now) + common_switch_text(placer, job))
+        return Why(job.reason, state_text(state, job, losses, now) + common_switch_text(placer, job))
     if job.held:
         return Why(Reason.HELD, held_text(job))
     if job.wait.gates:

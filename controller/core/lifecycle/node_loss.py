@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from controller.core.cluster.node import Node
+from controller.core.lifecycle.requeue_policy import restarts_left
 from controller.core.model.job import Job
 from controller.core.state.state import State
 from wire.job.spec import JobSpec
@@ -93,12 +94,14 @@ def is_overdue(state: State, node: Node, losses: NodeLossPolicy, silent_s: float
     return goes_down(node, losses, silent_s) or any(lost_jobs(state, node, losses, silent_s))
 
 
-def silent_node_text(job: Job, node: Node) -> str:
+def silent_node_text(job: Job, node: Node, losses: NodeLossPolicy) -> str:
     """Return a phrase about a job on a silent node. The phrase says that the job waits for the node, or when
-    the job will be queued again.
+    the job counts as lost and is queued again.
     """
-    if job.spec.lease_s is not None and node.facts.leases:
-        return f"is queued again {duration(job.spec.lease_s)} after it was lost, if {node.name} stays silent"
+    lost_after = lost_after_s(job, losses)
+    if lost_after is not None and node.facts.leases:
+        then = "is queued again" if restarts_left(job) else "fails"
+        return f"{then} when {node.name} has been silent for {duration(lost_after)}"
     if job.spec.on_node_lost is OnNodeLost.MANUAL:
         return f"waits for {node.name}, or for 'corral nodes lost {node.name}'"
     return f"waits for {node.name}"

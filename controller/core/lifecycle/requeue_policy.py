@@ -107,13 +107,18 @@ def _lost_while_stopping(job: Job, ended: JobEnded) -> JobRequeued | None:
     return JobRequeued(job.id, ended.at, job.attempt, ended.reason, detail)
 
 
+def restarts_left(job: Job) -> bool:
+    """Return whether the job has had fewer restarts than its limit allows."""
+    limit = job.spec.restart.limit
+    return limit is None or job.wait.restarts < limit
+
+
 def _node_lost(job: Job, ended: JobEnded) -> JobRequeued | None:
     if ended.reason is not Reason.NODE_LOST or job.spec.on_node_lost not in _CAN_REQUEUE:
         return None
     if job.stopping not in (None, Reason.MEMBER_FAILED, Reason.UNHEALTHY):
         return None  # Do not requeue the job, because it was being stopped, for example by a user.
-    limit = job.spec.restart.limit
-    if limit is not None and job.wait.restarts >= limit:
+    if not restarts_left(job):
         return None
     return JobRequeued(job.id, ended.at, job.attempt, Reason.NODE_LOST, ended.detail, restart=True)
 
@@ -161,7 +166,7 @@ def restart_after(job: Job, ended: JobEnded) -> JobRequeued | None:
         return None
     if action is not HealthAction.RESTART and not _policy_restarts(job, ended):
         return None
-    if policy.limit is not None and before >= policy.limit:
+    if not restarts_left(job):
         return None
     delay = policy.delay(0 if was_healthy(job, ended.at) else _backoff_steps(job))
     deadline = job.spec.deadline_at

@@ -257,7 +257,7 @@ def test_a_lost_job_that_was_stopped_for_a_requeue_is_requeued(
     [
         (WAIT, "was on a, which is silent: it waits for a"),
         (MANUAL, "it waits for a, or for 'corral nodes lost a'"),
-        (REQUEUE, "it is queued again 1m40s after it was lost, if a stays silent"),
+        (REQUEUE, "it is queued again when a has been silent for 2m10s"),
     ],
 )
 def test_explain_of_a_job_on_a_silent_node(policy: OnNodeLost, sentence: str) -> None:
@@ -265,6 +265,18 @@ def test_explain_of_a_job_on_a_silent_node(policy: OnNodeLost, sentence: str) ->
     job = running(harness, on_node_lost=policy)
     lose(harness, "a")
     assert sentence in harness.engine.explain(harness.job(job), harness.now).sentence
+
+
+def test_explain_of_a_job_whose_restarts_are_used_up_when_its_node_is_lost() -> None:
+    harness = cluster("a")
+    job = running(harness, on_node_lost=REQUEUE, restart=Restart(RestartWhen.ON_FAILURE, 1, delay_s=0.0))
+    harness.exit(job, 1)
+    harness.tick()
+    harness.start(job)
+    lose(harness, "a")
+    assert "it fails when a has been silent for 2m10s" in harness.why(job).sentence
+    silent(harness, "a", SAFE_S)
+    assert harness.job(job).state is JobState.FAILED
 
 
 def test_job_on_a_node_without_leases_is_never_lost_by_silence() -> None:
