@@ -181,7 +181,7 @@ def run_s_of(job: Job, now: float) -> float:
 
 def run_s_before(job: Job) -> float:
     """Return the seconds that earlier attempts of the job have run; 0 for a job without GPUs."""
-    return job.spent_gpu_s / job.spec.gpus if job.spec.gpus else 0.0
+    return job.spent_run_s if job.spec.gpus else 0.0
 
 
 def present_run_s(job: Job, now: float) -> float:

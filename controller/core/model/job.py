@@ -192,6 +192,8 @@ class Job:
     """`spent_gpu_s` is the GPU-seconds that earlier attempts used, `spent_wh` is their energy in
     watt-hours.
     """
+    spent_run_s: float = 0.0
+    """The seconds that earlier attempts ran."""
     checkpoint: Checkpoint | None = None
     """The newest checkpoint of any attempt; the next attempt receives its path."""
     claim: tuple[Allocation, ...] = ()

@@ -134,6 +134,10 @@ class JobRecord(JobFields):
     """`kept_until`: until this time, the attempt is not ended because of idle GPUs. `kept_why` is the reason.
     Only the row of a job that a user keeps (`corral job keep`) has these fields.
     """
+    spent_run_s: float | None = None
+    """The seconds that earlier attempts ran. Only the row of a job with earlier attempts has this field. The
+    rows of older versions do not have it.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +228,8 @@ def _job_row(job: Job, spec: str | None) -> JobRow:
         body["healthy"] = job.healthy
     if job.kept_until is not None:
         body["kept_until"], body["kept_why"] = job.kept_until, job.kept_why
+    if job.spent_run_s:
+        body["spent_run_s"] = job.spent_run_s
     return JobRow(
         id=job.id,
         user=job.user,
@@ -284,6 +290,15 @@ class RowDecoder:
         return found
 
 
+def _spent_run_s(record: JobRecord, spec: JobSpec) -> float:
+    """Return the seconds that earlier attempts of the job ran. For a row of an older version, assume that the
+    job had its present number of GPUs in all attempts.
+    """
+    if record.spent_run_s is not None:
+        return record.spent_run_s
+    return record.spent_gpu_s / spec.gpus if spec.gpus else 0.0
+
+
 def load_job(row: JobRow, decoder: RowDecoder | None = None) -> Job:
     """Return the job that a database row describes. The row must contain a spec."""
     decoder = decoder or RowDecoder()
@@ -319,6 +334,7 @@ def load_job(row: JobRow, decoder: RowDecoder | None = None) -> Job:
         outlived=record.outlived,
         kept_until=record.kept_until,
         kept_why=record.kept_why,
+        spent_run_s=_spent_run_s(record, spec),
         claim=preemption.claim,
         claim_quality=preemption.claim_quality,
         claim_from=preemption.claim_from,

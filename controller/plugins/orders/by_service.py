@@ -7,7 +7,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from controller.core.estimates.service_rates import ServiceRates, bin_of, run_s_of
+from controller.core.estimates.service_rates import (
+    ServiceRates,
+    bin_of,
+    present_run_s,
+    run_s_before,
+    run_s_of,
+)
 from controller.core.fairshare.share_tree import SharePath
 from controller.core.model.job import Job
 from controller.core.queue.order import OrderView
@@ -81,4 +87,7 @@ class AttainedServiceOrder:
         return CLASS_RATIO ** self._class(job, now)
 
     def _class(self, job: Job, now: float) -> int:
-        return bin_of(max(job.spec.gpus, 1.0) * run_s_of(job, now))
+        # Earlier attempts count with the GPUs that they had, because the number of GPUs may have been edited.
+        # An attempt with a part of a GPU counts as one GPU.
+        before_s = max(job.spent_gpu_s, run_s_before(job))
+        return bin_of(before_s + max(job.spec.gpus, 1.0) * present_run_s(job, now))

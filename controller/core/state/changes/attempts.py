@@ -275,6 +275,8 @@ def _job_requeued(state: State, event: JobRequeued) -> None:
     job.last = LastAttempt(event.attempt, event.at, event.reason, event.detail, job.failure)
     _learn_service(state, job, event.at, ended=False)
     job.spent_gpu_s += sum(member.gpu_s(0.0, event.at) for member in job.members.values())
+    if job.started_at is not None:
+        job.spent_run_s += max(0.0, event.at - job.started_at)
     job.spent_wh += sum(member.use.wh for member in job.members.values() if member.use is not None)
     job.set_members({})
     job.started_at = job.placed_at = job.quality = job.predicted_s = job.planned_s = None

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import math
+from dataclasses import replace
 
 import pytest
 
-from controller.core.estimates.service_rates import BINS, ServiceRates, bin_of
+from controller.core.estimates.service_rates import BINS, ServiceRates, bin_of, run_s_of
+from controller.core.model.inputs import job_inputs
+from controller.core.state.job_and_node_rows import job_row, load_job
+from controller.plugins.orders.by_service import AttainedServiceOrder
+from tests.engine_harness import EngineHarness, spec
 
 HOUR = 3_600.0
 
@@ -57,6 +63,33 @@ def test_an_index_by_hand() -> None:
         seconds += alive * (1 - math.exp(-per_s * length_s)) / per_s
         alive *= math.exp(-per_s * length_s)
     assert index(rates, 0.0) == pytest.approx(seconds / (1 - alive))
+
+
+def test_run_time_before_an_edit_of_the_gpus_stays_the_same() -> None:
+    harness = EngineHarness()
+    harness.join("a")
+    job = harness.submit(spec(8))
+    harness.tick()
+    harness.start(job)
+    harness.now += HOUR
+    harness.tell(job_inputs.Requeue(job, "root"))
+    harness.exit(job, None, signal=15, why="requeued")
+    assert run_s_of(harness.job(job), harness.now) == HOUR
+    order = AttainedServiceOrder()
+    attained = order.group(harness.job(job), ())
+    harness.tell(job_inputs.Edit(job, "ada", {"gpus": 2.0}))
+    assert run_s_of(harness.job(job), harness.now) == HOUR
+    assert order.group(harness.job(job), ()) == attained
+    assert run_s_of(harness.restarted().job(job), harness.now) == HOUR
+
+
+def test_the_row_of_an_older_version_gives_the_run_time_of_its_gpus() -> None:
+    harness = EngineHarness()
+    harness.join("a")
+    job = harness.submit(spec(4))
+    row = job_row(harness.job(job), with_spec=True)
+    body = {**json.loads(row.body), "attempt": 1, "spent_gpu_s": 4 * HOUR}
+    assert run_s_of(load_job(replace(row, body=json.dumps(body))), harness.now) == HOUR
 
 
 def test_the_restart_cost_makes_the_index_higher() -> None:

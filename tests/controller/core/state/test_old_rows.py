@@ -79,6 +79,7 @@ def test_every_field_of_a_job_is_in_its_row_or_follows_from_the_row() -> None:
         "short",
         "kept_until",
         "kept_why",
+        "spent_run_s",
     }
     preemption = names(PreemptionRecord) - {"history"} | {"preemptions"}
     derived = {"ask", "unstarted", "unended"}
