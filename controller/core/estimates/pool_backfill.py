@@ -110,8 +110,8 @@ class PoolBackfill:
         starts_at, spare = self._reserve(head)
         # Backfill (step 3).
         order = (job for _, job in self._by_run_time) if self._shortest_first else self._waiting.values()
-        for job in list(islice(order, DEPTH)):
-            if job is head or job.size > self._free:
+        for job in list(islice((job for job in order if job is not head), DEPTH)):
+            if job.size > self._free:
                 continue
             if self.now + job.assumed_s > starts_at:
                 if job.size > spare:

@@ -13,7 +13,7 @@ import pytest
 
 from controller.config import Config
 from controller.core.engine import Engine
-from controller.core.estimates.pool_backfill import PoolBackfill, PoolJob
+from controller.core.estimates.pool_backfill import DEPTH, PoolBackfill, PoolJob
 from controller.core.estimates.prediction_guard import BLOCK, BLOCKS, HELD, PredictionGuard
 from controller.core.estimates.runtime_prediction import PredictionConfig
 from controller.core.model.events.event import Event
@@ -64,6 +64,27 @@ def test_the_simulation_of_the_guard_starts_jobs_as_the_engine_does(policy: str)
     del simulated.slowdowns[0]
     assert simulated.slowdowns == pytest.approx(expected)
     assert max(expected.values()) > 50, "jobs waited"
+
+
+@pytest.mark.parametrize("shortest_first", [False, True])
+def test_the_first_waiting_job_is_not_one_of_the_jobs_tried_for_backfill(shortest_first: bool) -> None:
+    """The last of DEPTH jobs behind the first waiting job fits, and the one behind that is not tried."""
+    simulated = PoolBackfill(shortest_first=shortest_first)
+    simulated.resize(4)
+    simulated.add(PoolJob(1, 0.0, 100.0, 3.0, 100.0, 100.0))
+    for number in range(2, DEPTH + 2):
+        simulated.add(wide(number))
+    last, behind = DEPTH + 2, DEPTH + 4
+    simulated.add(wide(last)._replace(size=0.5))
+    assert last in simulated.slowdowns
+    simulated.add(wide(DEPTH + 3))
+    simulated.add(wide(behind)._replace(size=0.5))
+    assert behind not in simulated.slowdowns
+
+
+def wide(number: int) -> PoolJob:
+    """A job that needs the whole pool. The order of the numbers is that of the assumed run times."""
+    return PoolJob(number, 1.0, 10.0, 4.0, 10.0, number / 10)
 
 
 def test_guard_drops_misleading_predictions_and_takes_good_ones_again() -> None:
