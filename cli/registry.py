@@ -110,6 +110,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "Show the controllers of the cluster and the leader.",
     ),
     "controller": ("cli.commands.service.controller", "Run the controller in the foreground."),
+    "doctor": (
+        "cli.commands.service.doctor",
+        "Check the whole site: controller, configuration, store, nodes, engines; say what to correct.",
+    ),
     "config": (
         "cli.commands.service.config",
         "Check, show, explain, compare and apply configurations; save addresses of controllers.",

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from controller.core.pipeline.pipeline import Pipeline
 
 app = application()
+NO_FILE = "no file, all defaults"
 
 File = Annotated[
     Path | None,
@@ -79,24 +81,15 @@ def check(
     A warning is about a valid key whose effect differs from the likely intention. Warnings do not change the
     exit code.
     """
-    from controller.config import ConfigProblem, ConfigRefused, render
-    from controller.registry import build_pipeline, check_config, open_projects, policy_warnings
-    from controller.registry.plugin_check import failing_plugins
+    from controller.config import render
+    from controller.registry import open_projects
 
     path = addresses.find_config(str(file or ""))
-    name = str(path or "no file, all defaults")
-    try:
-        found = check_config(path)
-    except ConfigRefused as refused:
-        return _refuse(output, name, refused.problems)
-    pipeline = build_pipeline(found)
-    failing = failing_plugins(pipeline)
-    if failing:
-        broken = [
-            ConfigProblem(f"a plugin fails for an example node: {each}", origin=name) for each in failing
-        ]
-        return _refuse(output, name, broken)
-    warnings = policy_warnings(found, pipeline)
+    name = str(path or NO_FILE)
+    checked = check_file(path)
+    found, pipeline, warnings = checked.config, checked.pipeline, checked.warnings
+    if found is None or pipeline is None:
+        return _refuse(output, name, checked.problems)
     if output not in (Format.TABLE, Format.WIDE):
         rows = [_problem_data(each) for each in warnings]
         body = {"file": name, "problems": [], "warnings": rows, **_policy_data(found, pipeline)}
@@ -116,6 +109,36 @@ def check(
         count = f", {counted(len(warnings), 'warning')}" if warnings else ""
         print_note(f"{name}: no problem{count}")
     return 0
+
+
+@dataclass(frozen=True)
+class CheckedFile:
+    """A configuration file after its check. If it has problems, `config` and `pipeline` are None."""
+
+    config: Config | None = None
+    pipeline: Pipeline | None = None
+    problems: Sequence[ConfigProblem] = ()
+    warnings: Sequence[ConfigProblem] = ()
+
+
+def check_file(path: Path | None) -> CheckedFile:
+    """Check a configuration file, and call each of its plugins with an example node. If `path` is None, check
+    the defaults.
+    """
+    from controller.config import ConfigProblem, ConfigRefused
+    from controller.registry import build_pipeline, check_config, policy_warnings
+    from controller.registry.plugin_check import failing_plugins
+
+    try:
+        found = check_config(path)
+    except ConfigRefused as refused:
+        return CheckedFile(problems=refused.problems)
+    pipeline = build_pipeline(found)
+    if failing := failing_plugins(pipeline):
+        name = str(path or NO_FILE)
+        messages = (f"a plugin fails for an example node: {each}" for each in failing)
+        return CheckedFile(problems=[ConfigProblem(each, origin=name) for each in messages])
+    return CheckedFile(found, pipeline, warnings=policy_warnings(found, pipeline))
 
 
 def _refuse(output: Format, name: str, problems: Sequence[ConfigProblem]) -> int:

@@ -16,8 +16,10 @@ head file names.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +29,8 @@ from controller.store.chain import Head
 from controller.store.errors import StoreRefused
 from controller.store.maintenance.verify import VerifyReport
 from controller.store.read_only_store import StoreReader
+
+SQLITE = "sqlite:///"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +48,40 @@ class Restored:
 
 
 def back_up(url: str, path: Path) -> VerifyReport:
-    """Copy the store at this database URL to a new SQLite file, and verify the copy."""
+    """Copy the store at this database URL to a new SQLite file, and verify the copy. Then record the backup
+    in a file next to a SQLite store.
+    """
     StoreReader(url).backup(path)
-    return StoreReader(f"sqlite:///{path}").verify()
+    report = StoreReader(f"sqlite:///{path}").verify()
+    # Ignore a failed record, because the backup itself is complete.
+    with contextlib.suppress(OSError):
+        if report.good and url.startswith(SQLITE):
+            _record_backup(_record_of(url), path, report.head.seq)
+    return report
+
+
+def last_backup(url: str) -> float | None:
+    """Return the time of the last recorded backup of a SQLite store, in seconds since 1970; None if there is
+    none.
+    """
+    try:
+        return _record_of(url).stat().st_mtime
+    except OSError:
+        return None
+
+
+def _record_of(url: str) -> Path:
+    return Path(f"{url.removeprefix(SQLITE)}.backup")
+
+
+def _record_backup(record: Path, path: Path, seq: int) -> None:
+    """Replace the record. Its modification time is the time of the backup. Root may make the record in a
+    directory of the controller's user, so no existing name is opened for writing.
+    """
+    descriptor, draft = tempfile.mkstemp(dir=record.parent, prefix=f"{record.name}.")
+    with open(descriptor, "w", encoding="utf-8") as file:
+        file.write(f"{seq} {path}\n")
+    os.replace(draft, record)
 
 
 def restore(backup: Path, database: Path, *, replace: bool = False, accept_loss: bool = False) -> Restored:

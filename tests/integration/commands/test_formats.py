@@ -78,6 +78,7 @@ SHOWN = (
     "config diff",
     "config list",
     "version",
+    "doctor",
 )
 """Commands that show something and change nothing."""
 
@@ -104,6 +105,7 @@ NOT_SORTED = (
     "config diff",
     "version",
     "whoami",
+    "doctor",
 )
 """Commands that show one thing, and lists with an order of their own."""
 

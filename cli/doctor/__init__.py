@@ -1,0 +1,1 @@
+"""The checks of corral doctor: the way to the controller, the controller's machine, and the cluster."""
