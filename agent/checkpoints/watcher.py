@@ -6,6 +6,8 @@ checkpoint unchanged.
    system blocks only the child.
 2. If two consecutive scans find a checkpoint unchanged, the checkpoint is complete: report the checkpoint
    once.
+3. After its answer, the child deletes surplus old checkpoints. Start the next scan of a job only when the
+   child of the last scan has exited.
 """
 
 from __future__ import annotations
@@ -59,6 +61,7 @@ class CheckpointWatcher:
         self._spec_of = spec_of
         self._report = report
         self._scans: dict[AttemptKey, _Scan] = {}
+        self._exiting: list[int] = []
         self._seen: dict[AttemptKey, FoundCheckpoint] = {}
         self._reported: dict[AttemptKey, FoundCheckpoint] = {}
 
@@ -66,6 +69,7 @@ class CheckpointWatcher:
         self._loop.call_later(self._every_s, self._round)
 
     def _round(self) -> None:
+        self._reap()
         running = set(self._running())
         for key in [key for key in (*self._scans, *self._seen, *self._reported) if key not in running]:
             self._forget(key)
@@ -85,12 +89,12 @@ class CheckpointWatcher:
 
     def _read_answer(self, key: AttemptKey) -> None:
         """Read the result of a scan: one line for the newest checkpoint, or nothing if there is no
-        checkpoint.
+        checkpoint. The pipe is closed when the child exits.
         """
         scan = self._scans[key]
         text = os.read(scan.answer, 4_096).decode("utf-8", "replace")
-        self._end_scan(key)
         if not text:
+            self._end_scan(key)
             return
         at, size, path = text.split(" ", 2)
         found = float(at), int(size), path
@@ -107,7 +111,14 @@ class CheckpointWatcher:
             self._loop.on_readable(scan.answer, None)
             os.close(scan.answer)
             os.kill(scan.pid, signal.SIGKILL)
-            os.waitpid(scan.pid, os.WNOHANG)
+            self._exiting.append(scan.pid)
+            self._reap()
+
+    def _reap(self) -> None:
+        """Reap the children that have exited. Do not wait for the others, because a child that reads a
+        hanging file system never exits.
+        """
+        self._exiting = [pid for pid in self._exiting if not os.waitpid(pid, os.WNOHANG)[0]]
 
     def _forget(self, key: AttemptKey) -> None:
         self._end_scan(key)

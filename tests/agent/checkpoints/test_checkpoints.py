@@ -7,13 +7,21 @@ import os
 import pwd
 import signal
 import stat
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from agent.attempts.launch.launch_spec import LaunchSpec
+from agent.checkpoints import directory
+from agent.checkpoints.watcher import CheckpointWatcher
+from agent.event_loop import EventLoop
+from agent.processes import process_tree
 from tests import users
 from tests.agent.agent_process import AgentProcess, eventually
+from tests.limits import PATIENCE_S
 from wire.agent.orders import Start, Stop
 from wire.agent.reports import Checkpoint
 
@@ -273,3 +281,38 @@ def test_new_attempt_gets_the_newest_checkpoint_on_disk_instead_of_a_deleted_one
         f"{folder}/1/step-25\n".encode(),
         b"none\n",
     ]
+
+
+def test_surplus_checkpoints_are_deleted_although_the_deletion_is_slow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scan has sent its answer long before it has deleted the old checkpoint."""
+
+    def delete_slowly(*args: Any) -> None:
+        time.sleep(0.5)
+        delete(*args)
+
+    delete = directory.delete_surplus
+    monkeypatch.setattr(directory, "delete_surplus", delete_slowly)
+    for number, name in enumerate(("old", "new")):
+        (tmp_path / name).write_text("saved")
+        os.utime(tmp_path / name, (number, number))
+    launch = LaunchSpec("1.1", str(tmp_path))
+    launch.checkpoint_dir, launch.checkpoint_keep = str(tmp_path), 1
+    loop, reported, running = EventLoop(), list[str](), {(1, 1)}
+    before = set(process_tree.children(os.getpid()))
+    watcher = CheckpointWatcher(
+        *(loop, 0.05, lambda: running, lambda _: launch, lambda _, found: reported.append(found.path))
+    )
+    watcher.start()
+    run_until(loop, lambda: not (tmp_path / "old").exists())
+    assert reported == [str(tmp_path / "new")]
+    running.clear()
+    run_until(loop, lambda: set(process_tree.children(os.getpid())) <= before)
+
+
+def run_until(loop: EventLoop, done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not done():
+        assert time.monotonic() < deadline
+        loop.run_once()
