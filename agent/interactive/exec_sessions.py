@@ -65,6 +65,7 @@ class Session:
     cpu_s: float = 0.0
     max_rss_kib: int = 0
     waiting: bytearray = field(default_factory=bytearray)
+    pmi_waiting: bytearray = field(default_factory=bytearray)
     finished: bool = False
     checks_since_killed: int = 0
 
@@ -165,21 +166,19 @@ class ExecSessions:
             self._end(session, f"its input is not valid base64: {error}")
             return
         if frame.pmi:
-            # Send messages of PMI (the start protocol of MPI programs) at once, because they are short and
-            # the program waits for each answer.
-            with suppress(OSError):
-                os.write(session.pmi, data)
+            session.pmi_waiting += data
+            self._flush_pmi(session)
         elif session.sink >= 0:
             session.waiting += data
             session.finished = session.finished or frame.end
             self._flush(session)
-            most = MOST_STEP_INPUT if session.step else _MOST_INPUT
-            if len(session.waiting) > most:
-                self._end(
-                    session,
-                    f"the command was ended, because it had not read {most >> 20} MiB of its input; "
-                    "let it read its input from a file",
-                )
+        most = MOST_STEP_INPUT if session.step else _MOST_INPUT
+        if len(session.waiting) + len(session.pmi_waiting) > most:
+            self._end(
+                session,
+                f"the command was ended, because it had not read {most >> 20} MiB of its input; "
+                "let it read its input from a file",
+            )
 
     def processes(self, key: AttemptKey) -> list[int]:
         """Return the processes of all sessions that run in an attempt."""
@@ -256,10 +255,11 @@ class ExecSessions:
     def _drop(self, session: Session, source: int) -> None:
         self._loop.on_readable(source, None)
         del session.sources[source]
+        if source == session.pmi:
+            self._loop.on_writable(source, None)
+            session.pmi = -1
         if source != session.sink:
             os.close(source)
-        if source == session.pmi:
-            session.pmi = -1
 
     def _flush(self, session: Session) -> None:
         try:
@@ -274,6 +274,21 @@ class ExecSessions:
         if session.finished and not session.terminal:
             os.close(session.sink)
             session.sink = -1
+
+    def _flush_pmi(self, session: Session) -> None:
+        """Write the waiting messages of PMI (the start protocol of MPI programs) to the command's socket."""
+        if session.pmi < 0:
+            session.pmi_waiting.clear()  # Discard the messages, because the command has closed its socket.
+            return
+        try:
+            while session.pmi_waiting:
+                del session.pmi_waiting[: os.write(session.pmi, session.pmi_waiting[:READ_BYTES])]
+        except BlockingIOError:
+            self._loop.on_writable(session.pmi, partial(self._flush_pmi, session))
+            return
+        except OSError:
+            session.pmi_waiting.clear()
+        self._loop.on_writable(session.pmi, None)
 
     def _check(self) -> None:
         for session in list(self._open.values()):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import pwd
 import resource
 import signal
+import sys
 from base64 import b64decode, b64encode
 from collections.abc import Callable
 from pathlib import Path
@@ -118,6 +120,29 @@ def test_exec_session_without_a_command_is_a_shell(run: Run) -> None:
     give(agent, b"echo $((6*7)); exit 5\n")
     assert ended(agent).code == 5
     assert b"42" in output(agent)
+
+
+def test_messages_of_pmi_wait_until_the_command_reads_them(run: Run, tmp_path: Path) -> None:
+    """The messages are larger than the buffer of the command's socket."""
+    agent = run()
+    begin(agent)
+    data = os.urandom(1 << 21)
+    reads = (
+        "import hashlib, os, socket, time\n"
+        "pmi, data = socket.socket(fileno=int(os.environ['PMI_FD'])), b''\n"
+        f"while not os.path.exists({str(tmp_path / 'go')!r}): time.sleep(0.05)\n"
+        f"while len(data) < {len(data)}: data += pmi.recv(1 << 16)\n"
+        "print(hashlib.sha256(data).hexdigest())"
+    )
+    agent.send(OpenShell(1, 1, 1, (sys.executable, "-c", reads), step=True, pmi=True))
+    for start in range(0, len(data), 1 << 16):
+        part = b64encode(data[start : start + (1 << 16)]).decode()
+        agent.send(ShellInput(1, part, pmi=True))
+    agent.log(1)  # the agent has handled all messages
+    (tmp_path / "go").touch()
+    eventually(lambda: output(agent))
+    assert output(agent).decode().strip() == hashlib.sha256(data).hexdigest()
+    assert ended(agent).code == 0
 
 
 @pytest.mark.parametrize("how", ["stop", "close", "leave"])
