@@ -123,7 +123,7 @@ def _take_v1(mounts: dict[str, str], own: dict[str, str], tag: str) -> HostCgrou
     Also create a parent with the freezer controller, with which all processes of an attempt can be killed. On
     a host without this controller, use a v2 cgroup without controllers instead.
     """
-    found, why = HostCgroups(), "this host has no control groups"
+    found, why = HostCgroups(), ""
     for name in (*CONTROLLERS, _FREEZER if _FREEZER in mounts else ""):
         if name not in mounts:
             continue
@@ -136,7 +136,9 @@ def _take_v1(mounts: dict[str, str], own: dict[str, str], tag: str) -> HostCgrou
         found.parents[name], found.own[name] = parent, base
     found.limited = tuple(name for name in CONTROLLERS if name in found.parents)
     found.kills = _FREEZER in found.parents or os.path.exists(f"{found.parents.get('', '')}/cgroup.kill")
-    found.why = why
+    if not found.limited:
+        unavailable = f"no cgroup controller ({', '.join(CONTROLLERS)}) is available to this agent"
+        found.why = why or (unavailable if found.parents else "this host has no control groups")
     return found
 
 

@@ -104,7 +104,7 @@ def test_cgroup_v1_limits_use_every_controller(tmp_path: Path) -> None:
     (tmp_path / "memory/mine").mkdir(parents=True)
     (tmp_path / "cpu,cpuacct").mkdir()
     found = cgroup_detection.detect("auto", "t", proc(tmp_path, mounts, "4:cpu,cpuacct:/\n3:memory:/mine\n"))
-    assert found.describe() == "cpu, memory by cgroup v1"
+    assert (found.describe(), found.why) == ("cpu, memory by cgroup v1", "")
     assert found.parts("1.1", ORDER, 64) == [
         (
             f"{tmp_path}/cpu,cpuacct/corral/t/1.1",
@@ -138,6 +138,15 @@ def test_a_preflight_where_sshd_has_no_cgroup_mounts_says_none(tmp_path: Path) -
         pytest.skip(f"no mount namespace here: {made.stderr[-200:]}")
     [check] = [each for each in json.loads(made.stdout)["checks"] if each["name"] == "cgroups"]
     assert (check["verdict"], check["found"].split(" ")[0]) == ("note", "none")
+
+
+def test_cgroups_without_controllers_for_limits_are_described(tmp_path: Path) -> None:
+    """The freezer can end jobs, but not limit them."""
+    (tmp_path / "freezer").mkdir()
+    mounts = f"cgroup {tmp_path}/freezer cgroup rw,freezer 0 0\n"
+    found = cgroup_detection.detect("auto", "t", proc(tmp_path, mounts, "4:freezer:/\n"))
+    assert found.describe() == "none: no cgroup controller (cpu, memory, pids) is available to this agent"
+    assert found.describe_end() == "the whole group, and no process left"
 
 
 def test_missing_cgroups_are_described(tmp_path: Path) -> None:
