@@ -46,16 +46,20 @@ def counted(number: float, thing: str) -> str:
 
 def decimal(value: float) -> str:
     """Return a number with one decimal, or a number below 1 with two significant digits: 1,234.5, 2.5, 0.25,
-    0.04, 0.0. A positive number below 0.001 is shown as <0.001.
+    0.04, 0.0. A positive number below 0.001 is shown as <0.001, a negative one above -0.001 as >-0.001.
     """
     size = abs(value)
-    if size >= 1 or not size:
+    if not size:
+        return "0.0"
+    if size >= 1:
         return f"{value:,.1f}"
-    return f"{value:.2g}" if size >= 0.001 else "<0.001"
+    if size >= 0.001:
+        return f"{value:.2g}"
+    return "<0.001" if value > 0 else ">-0.001"
 
 
 def percent(value: float) -> str:
-    """Return a percentage without decimals: 80 %, 0 %. A value between 0 and 1 is shown as by `decimal`: 0.4
+    """Return a percentage without decimals: 80 %, 0 %. A value between -1 and 1 is shown as by `decimal`: 0.4
     %.
     """
-    return f"{decimal(value) if 0 < value < 1 else f'{value:.0f}'} %"
+    return f"{decimal(value) if 0 < abs(value) < 1 else f'{value + 0.0:.0f}'} %"

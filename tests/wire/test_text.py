@@ -64,7 +64,17 @@ def test_counts_have_singular_and_plural() -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(1_234.56, "1,234.6"), (1.25, "1.2"), (0.254, "0.25"), (0.04, "0.04"), (0.0004, "<0.001"), (0, "0.0")],
+    [
+        *[
+            (1_234.56, "1,234.6"),
+            (1.25, "1.2"),
+            (0.254, "0.25"),
+            (0.04, "0.04"),
+            (0.0004, "<0.001"),
+            (0, "0.0"),
+        ],
+        *[(-1_234.56, "-1,234.6"), (-0.254, "-0.25"), (-0.0004, ">-0.001"), (-0.0, "0.0")],
+    ],
 )
 def test_small_numbers_are_not_rounded_to_zero(value: float, text: str) -> None:
     assert decimal(value) == text
@@ -72,3 +82,4 @@ def test_small_numbers_are_not_rounded_to_zero(value: float, text: str) -> None:
 
 def test_small_percentages_are_not_rounded_to_zero() -> None:
     assert [percent(each) for each in (120, 80.4, 1, 0.42, 0)] == ["120 %", "80 %", "1 %", "0.42 %", "0 %"]
+    assert [percent(each) for each in (-80.4, -0.42, -0.0)] == ["-80 %", "-0.42 %", "0 %"]
