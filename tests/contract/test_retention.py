@@ -142,6 +142,21 @@ def test_row_without_journal_entries_is_detected(store: Store) -> None:
     assert "the row of job 1 is not what the journal says: user, state" in problem
 
 
+@pytest.mark.parametrize("body", ["{", "[]", '{"job": 1}'])
+def test_entry_that_cannot_be_parsed_is_detected(store: Store, body: str) -> None:
+    """Its hash is correct: a program other than Corral has written the entry."""
+    store.commit(batch(entry(1, kind="JobQueued", body=body), entry(2), job(1)))
+    report = store.verify()
+    assert (report.compared, report.problems) == (0, ("entry 1 of the journal (JobQueued) cannot be parsed",))
+
+
+def test_damaged_announcement_of_a_deletion_is_detected(store: Store, url: str) -> None:
+    store.commit(batch(*(entry(seq) for seq in range(1, 31))))
+    seal(store, 31, 20)
+    by_hand(url, "UPDATE journal SET body = '{' WHERE seq = 31")
+    assert store.verify().problems == ("entry 31 of the journal is not what was written",)
+
+
 def test_journal_without_its_beginning_is_not_replayed(store: Store, url: str) -> None:
     store.commit(batch(*(entry(seq) for seq in range(1, 31))))
     seal(store, 31, 20)

