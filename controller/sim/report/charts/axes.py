@@ -49,9 +49,11 @@ def bend_waits(seconds: float) -> float:
     return math.log10(1 + seconds / 10)
 
 
-def time_ticks(span: TimeSpan, most: int = 10) -> list[Tick]:
-    """Return at most `most` + 1 ticks of a time axis, at round times since the beginning of the time span."""
-    step = next((step for step in TIME_STEPS if span.length_s / step <= most), TIME_STEPS[-1])
+def time_ticks(span: TimeSpan, most: int = 11) -> list[Tick]:
+    """Return at most `most` ticks of a time axis, at round times since the beginning of the time span."""
+    longest = TIME_STEPS[-1]
+    steps = (*TIME_STEPS, longest * math.ceil((span.length_s / longest + 1) / most))
+    step = next(step for step in steps if int(span.length_s / step) + 1 <= most)
     return [
         (span.begin_s + place * step, since(place * step)) for place in range(int(span.length_s / step) + 1)
     ]
