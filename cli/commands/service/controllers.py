@@ -29,9 +29,24 @@ def controllers(output: Output = Format.TABLE) -> int:
     """
     body = Client().controllers()
     table().show(output, body.controllers, body)
-    if not body.leader:
-        print_note("No controller leads at present. A standby takes over within 10 s.")
+    note = leaderless_note({each.role for each in body.controllers})
+    if note:
+        print_note(note)
     return 0
+
+
+def leaderless_note(roles: set[str]) -> str:
+    """Return a note about the next take-over if no controller leads; empty if one leads. `roles` has the
+    roles of all controllers.
+    """
+    if "leader" in roles:
+        return ""
+    if "standby" not in roles:
+        return "No controller leads at present, and no standby runs. Start a controller."
+    return (
+        "No controller leads at present. The lease of the last leader ends within 6 s. "
+        "A standby then takes over."
+    )
 
 
 def table() -> Table[ControllerView]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from cli.commands.service.controllers import leaderless_note
 from controller.api.server.leader_address import is_local
 from tests.contract.test_stores import by_hand
 from tests.controller.store.servers import Absent, PostgresUnderTest, postgres
@@ -176,6 +177,17 @@ def test_local_address_of_a_leader_on_another_host_is_not_given(cluster: Several
         return str(refused.value)
 
     cluster.until(lambda: "no address for other hosts" in told(), "the client is told")
+    by_hand(
+        cluster.store_url,
+        "INSERT INTO corral_control.controllers VALUES ('pid 1 on elsewhere - - -', '', '', 0, now(), now())",
+    )
+    shown = run_corral("controllers", environment={**os.environ, "CORRAL_URL": standby.url}, check=True)
+    assert shown.stderr == "", "the cluster has a leader, although this client does not get its address"
+
+
+def test_note_about_a_missing_leader_names_the_next_step() -> None:
+    assert "within 6 s" in leaderless_note({"silent", "standby"})
+    assert "Start a controller" in leaderless_note({"silent"})
 
 
 @pytest.mark.parametrize(
