@@ -66,6 +66,8 @@ def check_connection(client: Client) -> list[Finding]:
     if health.status != "ok":
         remedy = "The controller's log says more. Make room on the disk, or start the database server."
         found.append(Finding("store", FAIL, f"it cannot be written: {printable(health.status)}", remedy))
+    remedy = "Look at the controller's log, its load, and the speed of the disk of its store."
+    found += [Finding("alarm", WARN, printable(each), remedy) for each in health.alarms]
     return found
 
 

@@ -58,6 +58,7 @@ from controller.watchers.data_paths import DataPathWatch
 from controller.watchers.placement_hooks import PlacementHooks
 from controller.watchers.pulse import Pulse
 from controller.watchers.retention import Retention
+from controller.watchers.self_watch import SelfWatch
 from wire.api.service.cluster import PulseSample
 
 T = TypeVar("T")
@@ -189,8 +190,14 @@ class Daemon:
             self.settled,
             self.tell,
         )
+        self.watch = SelfWatch(self.counters, self._is_cycle_due)
         self.pulse = Pulse(
-            lambda: self.engine, lambda: self.agents.readings, self.now, self.settled, self._publish_pulse
+            lambda: self.engine,
+            lambda: self.agents.readings,
+            self.now,
+            self.settled,
+            self._publish_pulse,
+            lambda: self.watch.alarms,
         )
         self._commits = Commits(
             self._store_threads,
@@ -270,6 +277,15 @@ class Daemon:
         if self.outage.failure is not None and self.outage.failure.adrift:
             raise self.outage.failure
 
+    @property
+    def problem(self) -> str:
+        """Return the reason why this controller takes no work, such as "disk full"; empty if it does."""
+        return self.outage.problem or self.watch.stuck
+
+    def _is_cycle_due(self) -> bool:
+        """Return whether a scheduling cycle is due that nothing but the main loop delays."""
+        return self.standby is None and self.outage.failure is None and self._cycles.is_due()
+
     def announce(self, url: str) -> None:
         """Tell the other controllers of the store at which URL clients reach this one."""
         self.url = url
@@ -319,6 +335,7 @@ class Daemon:
            sent it.
         5. Wake the callers that wait in settled().
         """
+        self.watch.open()
         if self.standby is not None and not await self._lead():
             return
         lease_watch = asyncio.create_task(
@@ -389,6 +406,7 @@ class Daemon:
         self._background.close()
         self.agents.stop()
         self.pulse.close()
+        self.watch.close()
         self._wake.set()
 
     async def close(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable
@@ -93,6 +94,10 @@ class ControllerCounters:
     last_pass: SchedulingPass | None = None
     """The latest scheduling cycle; None before the first one."""
     commits: Histogram = field(default_factory=Histogram)
+    commit_began: float | None = None
+    """The time (monotonic clock) at which the present commit began; None if there is none."""
+    last_commit_at: float = 0.0
+    """The time of the latest commit in seconds since 1970; 0 before the first one."""
     entries: int = 0
     """Number of journal entries written."""
     requests: Counter[tuple[str, str, int]] = field(default_factory=Counter)
@@ -122,3 +127,4 @@ class ControllerCounters:
         """Count a commit on disk: its journal entries, and its duration in seconds."""
         self.entries += entries
         self.commits.add(seconds)
+        self.last_commit_at = time.time()

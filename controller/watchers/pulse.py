@@ -9,7 +9,7 @@ import math
 import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from controller.core.accounting.wait_histogram import Waits, bin_of, quantile
@@ -29,6 +29,8 @@ EVERY_S, MINUTE_S, HOUR_S = 1.0, 60.0, 3_600.0
 SECONDS_KEPT, MINUTES_KEPT = 600, 1_440
 """The number of kept samples: one for each of the last 600 seconds, and one for each of the last 1,440
 minutes."""
+LONGEST_COMMIT_S = 5.0
+"""After this many seconds in which the state is not on disk, no sample is taken."""
 QUEUE_PART = 0.02
 """The largest fraction of the controller's time that may be spent on counting the GPU-hours of the waiting
 jobs."""
@@ -62,7 +64,7 @@ class Pulse:
        minutes.
     4. Every 10 seconds, the load of each GPU is added to `gpu_loads`.
     5. While the store cannot be written, no samples are taken, because the engine's state is then not on
-       disk.
+       disk. Only alarms about the controller itself are published.
 
     The rings are not stored. After a restart, the rings are empty, so graphs show a gap.
 
@@ -79,6 +81,7 @@ class Pulse:
         clock: Callable[[], float],
         settled: Callable[[], Awaitable[None]],
         publish: Callable[[PulseSample], None],
+        alarms: Callable[[], tuple[str, ...]] = lambda: (),
     ) -> None:
         self.seconds: deque[PulseSample] = deque(maxlen=SECONDS_KEPT)
         self.minutes: deque[PulseSample] = deque(maxlen=MINUTES_KEPT)
@@ -88,6 +91,7 @@ class Pulse:
         self._clock = clock
         self._settled = settled
         self._publish = publish
+        self._alarms = alarms
         self._hour: deque[_Minute] = deque()
         self._present: list[PulseSample] = []
         """The samples of the present minute."""
@@ -141,6 +145,7 @@ class Pulse:
             quantile(waits, 0.5),
             quantile(waits, 0.9),
             round(free_gpu_layout(columns).fragmentation, 4),
+            self._alarms(),
         )
 
     def add(self, sample: PulseSample) -> None:
@@ -157,10 +162,15 @@ class Pulse:
         while True:
             await asyncio.sleep(EVERY_S - time.time() % EVERY_S)
             try:
-                await self._settled()
+                async with asyncio.timeout(LONGEST_COMMIT_S):
+                    await self._settled()
                 sample = self.sample(self._clock())
                 self.gpu_loads.add(sample.at, self._engine().state, self._readings())
-            except StoreUnavailable:
+            except (StoreUnavailable, TimeoutError):
+                # Send the alarms with the figures of the last sample, because the present state is not on
+                # disk.
+                if self.seconds and (alarms := self._alarms()):
+                    self._publish(replace(self.seconds[-1], at=self._clock(), alarms=alarms))
                 continue
             except Exception:
                 log.exception("a sample of the cluster's figures failed; the next one is in %gs", EVERY_S)
@@ -213,6 +223,8 @@ def _mean(samples: Sequence[PulseSample]) -> PulseSample:
     are None are left out of the means."""
     means: dict[str, Any] = {}
     for each in fields(PulseSample):
+        if each.name == "alarms":
+            continue
         known = [value for sample in samples if (value := getattr(sample, each.name)) is not None]
         means[each.name] = math.fsum(known) / len(known) if known else None
     return PulseSample(**{**means, "at": samples[0].at, "gpus": round(means["gpus"])})

@@ -131,6 +131,13 @@ def test_no_alarm_without_trouble() -> None:
     assert found(nodes=nodes()[:2], running=running, failed={3: NOW - 4_000}) == []
 
 
+def test_alarms_of_the_controller_come_with_the_samples() -> None:
+    [(style, text, _)] = found(controller=("a commit to the store has taken 12s\x1b[2J and is not done",))
+    assert style == "bad"
+    assert text.startswith("controller: a commit to the store has taken 12s")
+    assert "\x1b" not in text
+
+
 def test_alarms_of_nodes_and_gpus() -> None:
     sick = node("a", [gpu(0, 7, health=GpuHealth.CORDONED, why="xid 79"), gpu(1)])
     lost = node("b", [gpu(0)], NodeState.DOWN, why="no report")

@@ -54,6 +54,7 @@ class ClusterModel:
         self._failed: dict[int, float] = {}
         """The times at which jobs failed, by job id, for the last FAILED_FOR_S seconds."""
         self._waiting_long = 0
+        self._controller_alarms: tuple[str, ...] = ()
         self._at_quota: set[int] = set()
         """The ids of the jobs that wait for a quota."""
         self.places: dict[int, QueuePlace] = {}
@@ -94,6 +95,8 @@ class ClusterModel:
         if changes.events or changes.fresh:
             self._take_events(changes.events, changes.fresh)
         self.history.put(changes.seconds, changes.minutes)
+        if changes.seconds:
+            self._controller_alarms = changes.seconds[-1].alarms
         if changes.fresh:
             self.find_alarms()
 
@@ -118,6 +121,7 @@ class ClusterModel:
             self._waiting_long,
             now,
             len(self._at_quota),
+            self._controller_alarms,
         )
 
     def _greet(self, cluster: ClusterView) -> None:

@@ -42,17 +42,21 @@ def alarms(
     waiting_long: int,
     now: float,
     at_quota: int = 0,
+    controller: Iterable[str] = (),
 ) -> list[Alarm]:
     """Return all alarms: first the faults, then the other alarms. In both groups, the newest comes first, and
     alarms without a time come last.
 
     `running` has the jobs that hold nodes, by job id. `failed` has the time at which each failed job ended.
     `waiting_long` is the number of jobs that have waited much longer than is usual, and `at_quota` the number
-    of jobs that wait for a quota.
+    of jobs that wait for a quota. `controller` has sentences about the controller itself.
 
     Cost: one step for each GPU and each running job.
     """
-    found = [alarm for node in nodes for alarm in _of_node(node)]
+    found = [
+        Alarm("bad", f"controller: {printable(each, 120)}", Jump("view", "events")) for each in controller
+    ]
+    found += [alarm for node in nodes for alarm in _of_node(node)]
     found += [alarm for job in running.values() for alarm in _of_job(job)]
     found += _of_all_jobs(running, failed, waiting_long, now)
     if at_quota:

@@ -10,6 +10,7 @@ from controller.core.engine import Engine
 from controller.core.pipeline.hooks import Sample
 from controller.daemon.daemon import Daemon
 from controller.watchers.counters import ControllerCounters, Histogram
+from controller.watchers.self_watch import SelfWatch
 
 
 def activity_metrics(counters: ControllerCounters, seq: int, started_at: float) -> Iterator[Sample]:
@@ -28,6 +29,16 @@ def activity_metrics(counters: ControllerCounters, seq: int, started_at: float) 
     yield m.JOURNAL_ENTRIES(counters.entries)
     for (method, path, status), count in sorted(counters.requests.items()):
         yield m.REQUESTS(count, method, path, str(status))
+
+
+def watch_metrics(counters: ControllerCounters, watch: SelfWatch) -> Iterator[Sample]:
+    """Yield how the controller does its own work: overdue cycles, the latest and the present commit, and the
+    lag of the event loop.
+    """
+    yield m.CYCLE_OVERDUE(round(watch.cycle_overdue_s, 3))
+    yield m.LAST_COMMIT(counters.last_commit_at)
+    yield m.COMMIT_AGE(round(watch.commit_age_s, 3))
+    yield m.LOOP_LAG(round(watch.lag_s, 6))
 
 
 def histograms(counters: ControllerCounters) -> Iterator[str]:

@@ -256,6 +256,20 @@ LAST_PASS = _family(
 COMMIT_SECONDS = _family(
     "commit_seconds", "Seconds that a commit to the store took.", kind="histogram", bound="17"
 )
+CYCLE_OVERDUE = _family(
+    "cycle_overdue_seconds",
+    "Seconds since which a scheduling cycle is due although none has run; 0 if none is due.",
+)
+LAST_COMMIT = _family(
+    "last_commit_time_seconds",
+    "Time of the latest commit to the store, in seconds since 1970; 0 before the first.",
+)
+COMMIT_AGE = _family(
+    "commit_age_seconds", "Seconds since the begin of a commit that is not on disk yet; 0 if there is none."
+)
+LOOP_LAG = _family(
+    "event_loop_lag_seconds", "The longest time in the last minute for which the event loop was blocked."
+)
 START_TIME = _family("start_time_seconds", "Time at which the controller started, in seconds since 1970.")
 JOURNAL_SEQ = _family("journal_seq", "Sequence number of the last journal entry.")
 JOURNAL_ENTRIES = _counter("journal_entries_total", "Journal entries written since the controller started.")

@@ -422,6 +422,7 @@ ROUTES = (
     ),
     Route("GET", "/metrics", ANYONE, metrics.show, "text/plain", query=(GPU_READINGS,)),
     Route("GET", "/v1/health", ANYONE, cluster.health),
+    Route("GET", "/readyz", PUBLIC, cluster.ready, "text/plain"),
     Route("GET", "/v1/openapi.json", ANYONE, openapi.show, "application/json"),
 )
 

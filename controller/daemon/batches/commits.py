@@ -69,7 +69,11 @@ class Commits:
         if figures:
             figures += self._wait_alarms.take_changed()
         figures += self._notifier.prepare(state, last_seq, events, engine.pipeline.failures)
-        batch = await self._threads.commit(state, last_seq, events, figures)
+        self._counters.commit_began = time.monotonic()
+        try:
+            batch = await self._threads.commit(state, last_seq, events, figures)
+        finally:
+            self._counters.commit_began = None
         self._counters.observe(state, events)
         self._counters.committed(len(batch.entries), time.monotonic() - began)
         state.forget_old()

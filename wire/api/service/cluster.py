@@ -86,6 +86,10 @@ class PulseSample:
     wait_p90_s: Optional[float] = None
     fragmentation: float = 0.0
     """The fraction (0 to 1) of the free GPU capacity that is on nodes with at least one used GPU."""
+    alarms: tuple[str, ...] = ()
+    """Alarms about the controller itself, such as an overdue scheduling cycle. The samples of minutes have
+    none.
+    """
 
 
 @dataclass(frozen=True)
@@ -138,8 +142,9 @@ class StreamBatch:
 
 @dataclass(frozen=True)
 class Health:
-    """The health of the controller. `user` and `role` are the name and the role of the user that sent the
-    request.
+    """The health of the controller. `status` is `ok`, or the reason why the controller takes no work. `user`
+    and `role` are the name and the role of the user that sent the request. `alarms` has sentences about an
+    overdue scheduling cycle, a long commit and a blocked event loop.
     """
 
     status: str
@@ -148,3 +153,4 @@ class Health:
     seq: int
     user: str = ""
     role: str = ""
+    alarms: tuple[str, ...] = ()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from weakref import WeakKeyDictionary
+
+from aiohttp import web
 
 from controller.api.server.request import Call
 from controller.core.state.state import State
@@ -15,6 +18,8 @@ from wire import VERSION
 from wire.api.service.cluster import ClusterView, Health
 from wire.names import WHOLE_GPU, JobState, NodeState
 
+LATE_S = 5.0
+"""Seconds for which health and metrics wait for a commit. Then they show alarms and older figures."""
 _counted: WeakKeyDictionary[Daemon, tuple[int, Mapping[str, int]]] = WeakKeyDictionary()
 
 
@@ -62,10 +67,34 @@ def _jobs_by_state(daemon: Daemon) -> Mapping[str, int]:
 async def health(call: Call) -> Health:
     """Show whether the controller can write its store, and the name and role of the caller."""
     daemon, caller = call.daemon, call.caller
-    # Ignore the error of the store, because the answer of this route says why the store cannot be written.
-    with suppress(StoreUnavailable):
-        await daemon.settled()
-    uptime_s = daemon.now() - daemon.started_at
+    await settled_or_late(daemon)
     return Health(
-        daemon.outage.problem or "ok", VERSION, uptime_s, daemon.seq, caller.user, caller.role.value
+        daemon.problem or "ok",
+        VERSION,
+        daemon.now() - daemon.started_at,
+        daemon.seq,
+        caller.user,
+        caller.role.value,
+        daemon.watch.alarms,
     )
+
+
+async def ready(call: Call) -> web.Response:
+    """Show whether the controller works, for load balancers and probes.
+
+    The status is 200 with the text `ok` or `standby`, or 503 with `not ready`. The answer has no details,
+    because no token is needed.
+    """
+    daemon = call.daemon
+    if daemon.problem:
+        return web.Response(text="not ready\n", status=503)
+    return web.Response(text="standby\n" if daemon.standby is not None else "ok\n")
+
+
+async def settled_or_late(daemon: Daemon) -> None:
+    """Wait until the present commit is on disk, but only LATE_S seconds. Ignore the error of the store,
+    because the callers show it.
+    """
+    with suppress(StoreUnavailable, TimeoutError):
+        async with asyncio.timeout(LATE_S):
+            await daemon.settled()

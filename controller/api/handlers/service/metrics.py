@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from controller.api.metrics.activity import activity_metrics, histograms, notification_metrics, plugin_metrics
+from controller.api.handlers.service.cluster import settled_or_late
+from controller.api.metrics.activity import (
+    activity_metrics,
+    histograms,
+    notification_metrics,
+    plugin_metrics,
+    watch_metrics,
+)
 from controller.api.metrics.cluster import cluster_metrics, engine_metrics, gpu_metrics
 from controller.api.metrics.prometheus_text import CONTENT, sample_lines
 from controller.api.metrics.tenants import (
@@ -22,8 +29,8 @@ async def show(call: Call) -> web.Response:
     With gpus=1, the answer also contains the measurements of each GPU. On large clusters these measurements
     make up most of the answer.
     """
-    await call.daemon.settled()
     daemon = call.daemon
+    await settled_or_late(daemon)
     engine, now = daemon.engine, daemon.now()
     lines = [
         *sample_lines(cluster_metrics(engine)),
@@ -36,6 +43,7 @@ async def show(call: Call) -> web.Response:
         *sample_lines(notification_metrics(daemon)),
         *sample_lines(plugin_metrics(engine, now)),
         *sample_lines(activity_metrics(daemon.counters, daemon.seq, daemon.started_at)),
+        *sample_lines(watch_metrics(daemon.counters, daemon.watch)),
         *histograms(daemon.counters),
     ]
     body = "".join(f"{line}\n" for line in lines)
