@@ -43,6 +43,9 @@ def explain(job: Job, within: Within = None, output: Output = Format.TABLE) -> i
     tried the command on a copy of the cluster's state, so the answer is valid until a job or a node changes.
     Two of the commands that may be shown are for operators only: 'corral job preempt' and 'corral nodes
     resume'.
+
+    For a running job, the lines of "nodes" show the points of its nodes and of the best other nodes when the
+    job was placed. They are computed from what the jobs in the controller's memory held at that time.
     """
     client = Client()
     answer = client.explain(select_one(client, job).id, within_s=within)

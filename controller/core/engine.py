@@ -11,6 +11,7 @@ from typing import Any
 
 from controller.core.backfill.cycle_events import CycleEvent
 from controller.core.backfill.profiles.profile_cycles import ProfileCycles
+from controller.core.explain.placement_receipt import placement_receipt
 from controller.core.explain.why_pending import explain
 from controller.core.input_handlers.agent_reports import AgentReports
 from controller.core.input_handlers.context import Context
@@ -70,7 +71,7 @@ from controller.core.services.health import HealthHandler
 from controller.core.services.reconciler import ServiceReconciler
 from controller.core.state.apply import APPLY
 from controller.core.state.state import State
-from wire.api.reasons import Why
+from wire.api.reasons import NodeScore, Why
 from wire.job.spec import JobSpec
 from wire.names import JobState, Reason
 
@@ -420,6 +421,10 @@ class Engine:
             return why
         notes = (f"cause ({rule.name}): {rule.sentence}", *((rule.remedy,) if rule.remedy else ()))
         return replace(why, notes=(*why.notes, *notes))
+
+    def placement_receipt(self, job: Job) -> tuple[NodeScore, ...]:
+        """Return the points of the nodes of a running job, and of the best other nodes, at its placement."""
+        return placement_receipt(self.state, self.profile_cycles.of(job).placer.pipeline, job)
 
     def predicted(self, job: Job) -> float | None:
         """Return the predicted run time of a job in seconds; None if there is no prediction.

@@ -24,7 +24,7 @@ from controller.questions.engine_copy.engine_copy import EngineCopy
 from controller.questions.engine_copy.forked_processes import Fork
 from wire.api.forecasts import Easing, Explanation
 from wire.api.jobs import JobView
-from wire.api.reasons import Ousted, Why
+from wire.api.reasons import NodeScore, Ousted, Why
 from wire.names import JobState, Reason
 
 
@@ -104,6 +104,15 @@ def explain_reason(engine_copy: EngineCopy, number: int) -> Iterator[Why]:
     job = engine_copy.engine.state.jobs.get(number)
     if job is not None:
         yield engine_copy.engine.explain(job, engine_copy.now)
+
+
+def explain_placement(engine_copy: EngineCopy, number: int) -> Iterator[tuple[NodeScore, ...]]:
+    """Yield the points of the nodes of a running job, and of the best other nodes, at its placement. Yield
+    nothing if the job no longer runs.
+    """
+    job = engine_copy.engine.state.jobs.get(number)
+    if job is not None and job.unended:
+        yield engine_copy.engine.placement_receipt(job)
 
 
 def _easings(engine_copy: EngineCopy, number: int) -> tuple[Easing, ...]:

@@ -522,6 +522,10 @@ class RecordedClient(Client):
 
     def explain(self, job: str | int, *, within_s: float | None = None) -> Explanation:
         detail = self.job(job)
+        if detail.job.state is not JobState.QUEUED:
+            pack, spread = Points("pack", 0.75, 100.0, 75.0), Points("pack", 0.25, 100.0, 25.0)
+            rated = (NodeScore("node-2", (pack,), chosen=True), NodeScore("node-3", (spread,)))
+            return Explanation(detail.job, replace(detail.why, nodes=rated))
         easings = (Easing("with 8 GPUs instead of 16", {"gpus": 8.0}),)
         return Explanation(detail.job, detail.why, NOW + 5_400, ("node-1", "node-2"), easings=easings)
 

@@ -29,14 +29,16 @@ def why_lines(
     width: int,
 ) -> list[list[Piece]]:
     """Return the lines of the tab. `advice` has the changes that would start the job now, each with its
-    command. For a job that does not wait, the tab has only the reason of its state and the timeline.
+    command. For a job that does not wait, the tab has the reason of its state and the timeline. For a
+    running job, it also has the points of its nodes and of the best other nodes at its placement.
     """
     life = cells.fact("timeline", *timeline(job, tries, explanation, now, width - cells.LABEL - 1))
     if detail is None:
         return [life, cells.fact("why", ("loading…", "faint"))]
     if job.state is not JobState.QUEUED:
         text = detail.why.sentence or job.detail or "the job does not wait"
-        return [cells.fact("why", (printable(text, 400), "text")), life]
+        placement = [] if explanation is None else _placement(explanation.why.nodes)
+        return [cells.fact("why", (printable(text, 400), "text")), life, *placement]
     why = explanation.why if explanation is not None else detail.why
     lines: list[list[Piece]] = [*reason_lines(why, width), life]
     lines += start_lines(explanation, now, width) if explanation is not None else []
@@ -164,6 +166,17 @@ def _nodes(why: Why) -> list[list[Piece]]:
     """
     word = "best nodes" if any(node.fits for node in why.nodes) else "when idle"
     return [cells.fact(word if not at else "", *_node(node)) for at, node in enumerate(why.nodes[:5])]
+
+
+def _placement(nodes: Sequence[NodeScore]) -> list[list[Piece]]:
+    """Return the nodes of a running job, and then the best other nodes, with their points when the job was
+    placed.
+    """
+    lines = []
+    for word, chosen in (("placed on", True), ("not on", False)):
+        found = [node for node in nodes if node.chosen is chosen][:5]
+        lines += [cells.fact(word if not at else "", *_node(node)) for at, node in enumerate(found)]
+    return lines
 
 
 def _node(node: NodeScore) -> list[Piece]:

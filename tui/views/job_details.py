@@ -254,8 +254,11 @@ class JobDetailsView(View):
         app_of(self).refresh_lines()
 
     def _request_forecast(self) -> None:
-        """Request the latest start of the job, and the changes that would start the job now."""
-        if self.row is not None and self.row.state is JobState.QUEUED:
+        """Request the latest start of the job and the changes that would start the job now. For a running
+        job, request once the points of its nodes at its placement.
+        """
+        row, known = self.row, self._explanation
+        if row is not None and (row.state is JobState.QUEUED or (known is None and not row.state.terminal)):
             app_of(self).requests.ask(lambda client: client.explain(self.job), self._explained)
 
     def _explained(self, answer: Explanation | Failure) -> None:

@@ -63,11 +63,15 @@ class Points:
 class NodeScore:
     """The points that each scorer gives a node for a waiting job. If the job fits on no node now, the rated
     nodes are those that could run the job when idle, and `fits` is False for each of these nodes.
+
+    For a running job, the points that the node had when the job was placed. `chosen` is True for the nodes of
+    the job, and False for other nodes on which the job would have fitted.
     """
 
     node: str
     parts: tuple[Points, ...]
     fits: bool = True
+    chosen: bool = False
 
     @property
     def points(self) -> float:
@@ -93,4 +97,6 @@ class Why:
     notes: tuple[str, ...] = ()
     """Other reasons besides `sentence`, such as an exceeded soft limit or GPUs out of service."""
     nodes: tuple[NodeScore, ...] = ()
-    """The nodes that the scorers rate best for the job, the best first."""
+    """The nodes that the scorers rate best for a waiting job, the best first. For a running job: its nodes
+    and the best other nodes, with their points when the job was placed.
+    """

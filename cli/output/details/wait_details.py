@@ -40,11 +40,15 @@ def of_why(why: Why) -> str:
 
 def of_node_scores(why: Why) -> str:
     """Return a line for each of the best nodes for a waiting job, with the total points of the node and the
-    points from each scorer.
+    points from each scorer. For a running job, the points at its placement, with a mark at the nodes of the
+    job.
     """
-    lines = [] if not why.nodes or why.nodes[0].fits else ["it fits on no node now; these could hold it:"]
+    placed = any(each.chosen for each in why.nodes)
+    lines = ["points when the job was placed, * marks its nodes:"] if placed else []
+    if why.nodes and not why.nodes[0].fits:
+        lines = ["it fits on no node now; these could hold it:"]
     lines += [
-        f"{each.node}: {each.points:.1f} points = "
+        f"{'* ' if each.chosen else '  ' if placed else ''}{each.node}: {each.points:.1f} points = "
         + " + ".join(f"{part.factor:.2f} × {part.weight:g} {part.name}" for part in each.parts)
         for each in why.nodes
     ]

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from controller.core.cluster.node_table import Ints
 from controller.core.model.job import Job
+from controller.core.model.request import PerNodeRequest
 from controller.core.placement.placer import Placer
 from wire.api.reasons import NodeScore, Points
 from wire.text import printable
@@ -26,11 +28,21 @@ def node_scores(placer: Placer, job: Job) -> tuple[NodeScore, ...]:
     """
     shape = placer.shape(job.ask)
     part = job.ask.part if shape is None else shape.part
-    ranking, columns = placer.ranking(part), placer.nodes.columns
+    ranking = placer.ranking(part)
     fits = ranking.count > 0
     rows = np.flatnonzero(ranking.fits if fits else placer.possible_nodes(part))
     if not len(rows):
         return ()
+    return best_scores(placer, part, rows, fits=fits)
+
+
+def best_scores(
+    placer: Placer, part: PerNodeRequest, rows: Ints, *, fits: bool, chosen: frozenset[int] = frozenset()
+) -> tuple[NodeScore, ...]:
+    """Return the nodes with the row numbers `chosen`, and the NAMED best other nodes of `rows`, with the
+    points of each scorer. The best node is first. Scorers that rate all nodes equally are left out.
+    """
+    ranking, columns = placer.ranking(part), placer.nodes.columns
     parts = [
         (each.scorer.name, each.weight, each.scorer.score(part, columns, rows))
         for each in ranking.active_scorers
@@ -38,18 +50,18 @@ def node_scores(placer: Placer, job: Job) -> tuple[NodeScore, ...]:
     if not parts:
         return ()
     total = sum(weight * scores for _, weight, scores in parts)
-    best = np.argsort(-np.asarray(total), kind="stable")[:NAMED].tolist()
-    return tuple(
-        NodeScore(
-            placer.nodes.rows[int(rows[at])].name,
-            tuple(
+    found: list[NodeScore] = []
+    others = 0
+    for at in np.argsort(-np.asarray(total), kind="stable").tolist():
+        row = int(rows[at])
+        others += row not in chosen
+        if row in chosen or others <= NAMED:
+            points = tuple(
                 Points(name, float(scores[at]), weight, weight * float(scores[at]))
                 for name, weight, scores in parts
-            ),
-            fits,
-        )
-        for at in best
-    )
+            )
+            found.append(NodeScore(placer.nodes.rows[row].name, points, fits, row in chosen))
+    return tuple(found)
 
 
 def nearness_note(placer: Placer, job: Job) -> Iterator[str]:

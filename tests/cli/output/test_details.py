@@ -172,6 +172,12 @@ def test_scores_of_nodes() -> None:
     why = Why(Reason.RESOURCES, "busy", nodes=(NodeScore("gpu01", parts, fits=False),))
     assert of_node_scores(why).startswith("it fits on no node now; these could hold it:\ngpu01: 65.0")
     assert of_node_scores(Why(Reason.RESOURCES, "busy")) == ""
+    nodes = (NodeScore("gpu01", parts, chosen=True), NodeScore("gpu02", parts[:1]))
+    assert of_node_scores(Why(Reason.NONE, "runs", nodes=nodes)).splitlines() == [
+        "points when the job was placed, * marks its nodes:",
+        "* gpu01: 65.0 points = 0.50 × 30 fit + 1.00 × 50 data",
+        "  gpu02: 15.0 points = 0.50 × 30 fit",
+    ]
 
 
 def test_hours_in_force() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 from tests.systems import System, system
@@ -76,3 +77,17 @@ def test_killed_engine_copy_is_started_again() -> None:
         with running.client() as client:
             ask(client)
         assert copies(running.controller.pid) not in ([], [copy])
+
+
+def test_explain_shows_why_a_running_job_is_on_its_node() -> None:
+    with system("gpu01", "gpu02") as running:
+        running.start()
+        with running.client() as client:
+            for _ in range(2):
+                client.submit(replace(BUSY, gpus=2))
+            running.until(lambda: all(client.job(job).job.held for job in (1, 2)), "both jobs are placed")
+            for job in (1, 2):
+                answer = client.explain(job)
+                assert {each.node for each in answer.why.nodes} == {"gpu01", "gpu02"}
+                chosen = {each.node for each in answer.why.nodes if each.chosen}
+                assert chosen == {each.node for each in answer.job.held}

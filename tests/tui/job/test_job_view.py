@@ -45,6 +45,19 @@ async def test_waiting_job_opens_with_why_and_goes_to_the_log_when_it_starts() -
         await until(pilot, lambda: view.tab == "log" and "step 1" in screen.text())
 
 
+async def test_why_tab_of_a_running_job_shows_the_points_of_its_nodes_and_of_others() -> None:
+    screen = Screen()
+    async with screen.run_test(size=(120, 40)) as pilot:
+        view = await opened(screen, pilot, 1)
+        view.open_tab("why")
+        await until(pilot, lambda: "not on" in screen.text())
+        lines = screen.text().split("\n")
+        [placed] = [line for line in lines if "placed on" in line]
+        [other] = [line for line in lines if "not on" in line]
+        assert ("node-2" in placed, "75.0" in placed) == (True, True)
+        assert ("node-3" in other, "25.0" in other) == (True, True)
+
+
 async def test_chosen_tab_stays_when_the_job_starts() -> None:
     screen = Screen()
     async with screen.run_test(size=(120, 40)) as pilot:

@@ -18,12 +18,14 @@ from controller.api.server.errors import Rejected, rejected
 from controller.api.server.request import Call
 from controller.api.views.resources import job_view
 from controller.core.fairshare.usage import share_problem
+from controller.core.model.job import Job
 from controller.daemon import Daemon
 from controller.questions.engine_copy.engine_copy import QuestionRefused
-from controller.questions.explanation import explain_waiting
+from controller.questions.explanation import explain_placement, explain_waiting
 from controller.questions.plan import plan as planned
 from controller.questions.what_if import what_if as tried
 from wire.api.forecasts import Explanation, Plan, WhatIf, WhatIfAnswer
+from wire.api.reasons import NodeScore
 from wire.names import JobState
 
 T = TypeVar("T")
@@ -38,7 +40,7 @@ DISCONNECT_CHECK_S = 0.2
 
 
 async def explain(call: Call) -> Explanation:
-    """Explain why a job is in its state, and when a queued job starts at the latest."""
+    """Explain the state of a job, the latest start of a queued job, and the placement of a running job."""
     job = await call.job()
     engine, busy = call.daemon.engine, ""
     if job.state is JobState.QUEUED:
@@ -54,10 +56,23 @@ async def explain(call: Call) -> Explanation:
     # was not ready in time. Finding this reason takes little time.
     reason = await why(call, job)
     job = await call.job()
+    if job.unended:
+        reason = replace(reason, nodes=await _placement_receipt(call, job))
     complete, predicted_s = job.state is not JobState.QUEUED, engine.predicted(job)
     return Explanation(
         job_view(engine, job), reason, predicted_s=predicted_s, complete=complete, unknown=busy
     )
+
+
+async def _placement_receipt(call: Call, job: Job) -> tuple[NodeScore, ...]:
+    """Return the points of nodes at the placement of a running job; empty if the engine copy is busy."""
+    with suppress(QuestionRefused):
+        daemon = call.daemon
+        found = await daemon.questions.ask_briefly(
+            call.caller.user, explain_placement, job.id, now=daemon.now
+        )
+        return found or ()
+    return ()
 
 
 async def what_if(call: Call, request: WhatIf) -> WhatIfAnswer:
