@@ -152,6 +152,8 @@ def write(words: list[str], _arguments: Arguments) -> int:
         raise _short("invalid entity for keyword:write; write: scontrol write batch_script JOB [FILE]")
     if len(words) not in (2, 3):
         raise _short("Write: scontrol write batch_script JOB [FILE]; - is stdout")
+    from cli.spec.job_script import script_of
+
     job = _selector(words[1])
     with Client() as client:
         try:
@@ -160,7 +162,7 @@ def write(words: list[str], _arguments: Arguments) -> int:
             raise _short(
                 f"job script retrieval failed: {_reason(refused.problem.code, refused.problem.message)}"
             ) from None
-    script = next((word for word in spec.command if word.startswith("#!")), "")
+    script = script_of(spec.command)
     if not spec.batch or not script:
         raise _short(
             "job script retrieval failed: Invalid job id specified",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import field
 from pathlib import Path
 
@@ -18,7 +19,8 @@ from wire.dataclass import dataclass
 MAX_ARGUMENT_BYTES = 128 * 1024 - 1
 """The most bytes, without the final NUL, that Linux accepts in one argument of a program."""
 
-_DIRECTIVE = re.compile(r"#(CORRAL|SBATCH)(?:\s+(.*))?")
+_DIRECTIVE = re.compile(r"#(CORRAL|SBATCH)(?:(?:\s+|(?=-))(.*))?")
+"""A line with options. As in Slurm, the first option may follow without a space: `#SBATCH--time=5`."""
 _HASH = "\0"
 """The character that replaces a '#' inside a word while a line is split into words. Scripts cannot contain
 this character.
@@ -26,6 +28,13 @@ this character.
 
 _SHELLS = {"sh", "bash", "dash", "ksh", "mksh", "zsh"}
 _PYTHON = re.compile(r"python[\d.]*")
+_KEEP_BASH = "\n#"
+"""The end of the text of a script for bash. Without a comment after the last command, bash would replace
+itself by this command. With the comment, bash reports if a signal has ended the command, and exits with 128
+and the number of the signal, as for a script in a file.
+"""
+MAX_SCRIPT_BYTES = MAX_ARGUMENT_BYTES - len(_KEEP_BASH)
+"""The most bytes of a script, because its text is an argument of its interpreter."""
 
 
 @dataclass(frozen=True)
@@ -84,11 +93,19 @@ def command_of(text: str, path: str, name: str, arguments: list[str]) -> tuple[s
     """
     interpreter = _interpreter(text, path)
     program = _program(interpreter)
+    if program == "bash":
+        text += _KEEP_BASH
     if program in _SHELLS:
         return (*interpreter, "-c", text, name, *arguments)
     if _PYTHON.fullmatch(program):
         return (*interpreter, "-c", text, *arguments)
     raise OtherInterpreter(path, program, interpreter)
+
+
+def script_of(command: Sequence[str]) -> str:
+    """Return the script in a command of `command_of`, as the user wrote it; empty if there is none."""
+    text = next((word for word in command if word.startswith("#!")), "")
+    return text.removesuffix(_KEEP_BASH)
 
 
 def _text(path: str) -> str:
@@ -102,9 +119,9 @@ def _text(path: str) -> str:
         ) from None
     except OSError as error:
         raise CommandError(f"{path}: {error.strerror}", "Name a script that you may read.") from None
-    if len(data) > MAX_ARGUMENT_BYTES:
+    if len(data) > MAX_SCRIPT_BYTES:
         raise CommandError(
-            f"{path} has {len(data):,} bytes; a script may have at most {MAX_ARGUMENT_BYTES:,}",
+            f"{path} has {len(data):,} bytes; a script may have at most {MAX_SCRIPT_BYTES:,}",
             "Put the large part on a shared file system, and call it from a short script.",
         )
     if not data.strip():

@@ -43,6 +43,8 @@ JOB_COLUMNS: Final[Mapping[str, str]] = {
     "nodes": "the number of nodes that the job holds or requests",
     "cpu_milli": "thousandths of CPUs on each node",
     "memory_mib": "MiB of memory on each node",
+    "memory_per_cpu_mib": "MiB of memory for each CPU (--mem-per-cpu of sbatch), or null",
+    "scratch_mib": "MiB of scratch space on each node",
     "gpus": "the number of GPUs on all nodes, held or requested",
     "tasks_per_node": "the number of tasks on each node",
     "cpu_s": "for each node: seconds of CPU time of the last attempt up to now",

@@ -23,7 +23,8 @@ class Step:
     `cancelled_by` is the user that cancelled the step with scancel. `cpu_s` is the CPU time of all tasks.
     `max_rss_kib` is the peak memory of the largest process, which belonged to the task `max_rss_task` on the
     node `max_rss_node`. `pid` is the process id of srun on `host`, and `pid_ticks` is the start time of srun
-    in clock ticks since the boot of this host.
+    in clock ticks since the boot of this host. `cpus` is the number of CPUs that srun has requested for the
+    step on all nodes together; 0 means all CPUs of the job on these nodes.
     """
 
     number: int = -1
@@ -44,3 +45,4 @@ class Step:
     host: str = ""
     pid: int = 0
     pid_ticks: int = 0
+    cpus: int = 0

@@ -136,7 +136,7 @@ def named_format(text: str, fields: Iterable[Field]) -> Format:
         match = _NAMED.fullmatch(word.strip())
         field = known.get(match[1].lower()) if match else None
         if match is None or field is None:
-            unknown.append(word.strip())
+            unknown.append(match[1] if match else word.strip())
             continue
         parts.append(Part(suffix, field, width_of(match[3] or str(DEFAULT_WIDTH)), bool(match[2])))
         suffix = match[4] or ""

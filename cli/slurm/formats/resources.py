@@ -63,6 +63,17 @@ def short_memory(mib: int) -> str:
     return f"{mib}{_UNITS[unit]}"
 
 
+LEAST_COLUMNS = ("memory_mib", "memory_per_cpu_mib")
+"""The columns that `least_memory` reads."""
+
+
+def least_memory(job: Row) -> str:
+    """Return the memory that a job requests for each CPU if it requests memory for CPUs, otherwise the memory
+    that it requests on each node.
+    """
+    return short_memory(job["memory_per_cpu_mib"] or job["memory_mib"])
+
+
 def rounded_memory(mib: float, unit: str = "") -> str:
     """Return an amount of memory as sacct prints it: 500M, 4G or 1.50G. With `unit`, one of KMGTP, the amount
     has this unit.

@@ -9,6 +9,7 @@ from cli.slurm.formats import resources as res
 from cli.slurm.formats.states import REASON_COLUMNS, exit_code, job_reason, job_state
 from cli.slurm.formats.times import long_span, moment, whole_minutes
 from cli.slurm.show import jobs
+from cli.slurm.show.steps import derived_exit
 from wire.cluster.hostlist import fold_hostlist
 
 Row = Mapping[str, Any]
@@ -41,7 +42,10 @@ JOB_COLUMNS = tuple(
                 "excluded",
                 "node_list",
                 "gpu_model",
+                "scratch_mib",
+                "steps",
             ),
+            *res.LEAST_COLUMNS,
             *REASON_COLUMNS,
             *jobs.END_COLUMNS,
             *jobs.GROUP_COLUMNS,
@@ -63,7 +67,7 @@ def job_lines(job: Row, *, details: bool) -> list[str]:
         f"JobState={job_state(job)} Reason={job_reason(job)} Dependency={jobs.dependency(job)}",
         f"Requeue={int(job['requeue'])} Restarts={job['restarts']} BatchFlag={int(job['batch'])} Reboot=0 "
         f"ExitCode={exit_code(job)}",
-        *(["DerivedExitCode=0:0"] if details else []),
+        *([f"DerivedExitCode={derived_exit(job)}"] if details else []),
         *_times(job),
         f"Partition={job['queue']} AllocNode:Sid=(null):0",
         f"ReqNodeList={fold_hostlist(job['node_list'] or ()) or jobs.NULL} "
@@ -74,8 +78,9 @@ def job_lines(job: Row, *, details: bool) -> list[str]:
         f"TRES={res.tres(job, by_name=False)}",
         f"Socks/Node=* NtasksPerN:B:S:C={_tasks_per_node(job)}:0:*:* CoreSpec=*",
         *(_details(job) if details else []),
-        f"MinCPUsNode={res.whole_cpus(job['cpu_milli'])} MinMemoryNode={res.short_memory(job['memory_mib'])} "
-        "MinTmpDiskNode=0",
+        f"MinCPUsNode={res.whole_cpus(job['cpu_milli'])} "
+        f"MinMemory{'CPU' if job['memory_per_cpu_mib'] else 'Node'}={res.least_memory(job)} "
+        f"MinTmpDiskNode={res.short_memory(job['scratch_mib']) if job['scratch_mib'] else 0}",
         "Features=(null) DelayBoot=00:00:00",
         *([f"Reservation={job['reservation']}"] if job["reservation"] else []),
         f"OverSubscribe=OK Contiguous=0 Licenses={jobs.licences(job)} Network=(null)",

@@ -9,7 +9,7 @@ from cli.slurm.formats import resources as res
 from cli.slurm.formats.states import REASON_COLUMNS, job_reason, job_state
 from cli.slurm.formats.times import whole_minutes
 from cli.slurm.show import jobs
-from cli.slurm.show.steps import derived_exit
+from cli.slurm.show.steps import derived_exit, wait_status
 
 Row = Mapping[str, Any]
 
@@ -88,7 +88,7 @@ def job_object(job: dict[str, Any]) -> dict[str, Any]:
         "deadline": _seconds(job["deadline_at"]),
         "delay_boot": 0,
         "dependency": _text(jobs.dependency(job)),
-        "derived_exit_code": int(derived_exit(job).partition(":")[0]) << 8,
+        "derived_exit_code": int(wait_status(derived_exit(job))),
         "eligible_time": _seconds(job["eligible_at"]),
         "end_time": _seconds(jobs.end(job)),
         "excluded_nodes": ",".join(job["excluded"]),

@@ -37,10 +37,16 @@ def state(row: Row) -> str:
 
 
 def exit_text(row: Row) -> str:
+    """Return the exit code and the signal of a job or a step, such as 1:0. As in Slurm's sacct, 128 is
+    subtracted from an exit code above 127: an exit code of 137 is shown as 9:0.
+    """
     if row.get("record"):
-        return step_exit(row["record"])
-    found = job_state(row)
-    return f"0:{_KILLED[found]}" if row["step"] and found in _KILLED else exit_code(row)
+        text = step_exit(row["record"])
+    else:
+        found = job_state(row)
+        text = f"0:{_KILLED[found]}" if row["step"] and found in _KILLED else exit_code(row)
+    code, _, number = text.partition(":")
+    return f"{int(code) & 127}:{number}"
 
 
 def _node_list(row: Row) -> str:

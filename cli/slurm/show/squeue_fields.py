@@ -29,6 +29,7 @@ from cli.slurm.show.jobs import (
     task_cpus,
     used_s,
 )
+from cli.slurm.show.steps import derived_exit, wait_status
 from wire.cluster.hostlist import fold_hostlist
 
 Row = Mapping[str, Any]
@@ -67,6 +68,10 @@ def pending_s(job: Row) -> str:
     return str(max(0, int(until - job["submitted_at"])))
 
 
+def _scratch(job: Row) -> str:
+    return res.short_memory(job["scratch_mib"]) if job["scratch_mib"] else "0"
+
+
 def _column(name: str) -> Any:
     return lambda job: str(job[name])
 
@@ -85,7 +90,7 @@ FIELDS = (
     Field("b", "tres-per-node", "TRES_PER_NODE", res.GPU_COLUMNS, gres_per_node),
     Field("", "GRES", "TRES_PER_NODE", res.GPU_COLUMNS, gres_per_node),
     Field("c", "MinCpus", "MIN_CPUS", ("cpu_milli",), lambda job: str(res.whole_cpus(job["cpu_milli"]))),
-    Field("d", "MinTmpDisk", "MIN_TMP_DISK", (), _same("0")),
+    Field("d", "MinTmpDisk", "MIN_TMP_DISK", ("scratch_mib",), _scratch),
     Field("e", "EndTime", "END_TIME", END_COLUMNS, lambda job: moment(end(job), "N/A")),
     Field("f", "Feature", "FEATURES", (), _same(NULL)),
     Field("g", "GroupName", "GROUP", ("user",), lambda job: res.group_of(job["user"])),
@@ -94,7 +99,7 @@ FIELDS = (
     Field("j", "Name", "NAME", ("name",), _column("name")),
     Field("k", "Comment", "COMMENT", ("comment",), lambda job: job["comment"] or NULL),
     Field("l", "TimeLimit", "TIME_LIMIT", ("limit_s",), limit),
-    Field("m", "MinMemory", "MIN_MEMORY", ("memory_mib",), lambda job: res.short_memory(job["memory_mib"])),
+    Field("m", "MinMemory", "MIN_MEMORY", res.LEAST_COLUMNS, res.least_memory),
     Field("n", "ReqNodes", "REQ_NODES", ("node_list",), lambda job: fold_hostlist(job["node_list"] or ())),
     Field("o", "Command", "COMMAND", ("script",), command),
     Field(
@@ -143,13 +148,13 @@ FIELDS = (
         "", "cpus-per-task", "CPUS_PER_TASK", ("cpu_milli", "tasks_per_node"), lambda job: str(task_cpus(job))
     ),
     Field("", "Deadline", "DEADLINE", ("deadline_at",), _time("deadline_at", "N/A")),
-    Field("", "DerivedEC", "DERIVED_EC", (), _same("0")),
+    Field("", "DerivedEC", "DERIVED_EC", ("steps",), lambda job: wait_status(derived_exit(job))),
     Field(
         "",
         "exit_code",
         "EXIT_CODE",
         (*STATE_COLUMNS, "exit_code", "signal"),
-        lambda job: exit_code(job).partition(":")[0],
+        lambda job: wait_status(exit_code(job)),
     ),
     Field("", "MaxCPUs", "MAX_CPUS", res.CPU_COLUMNS, lambda job: str(res.cpus(job))),
     Field("", "MaxNodes", "MAX_NODES", ("nodes",), _column("nodes")),
@@ -169,6 +174,7 @@ FIELDS = (
     Field("", "STDIN", "STDIN", (), _same("/dev/null")),
     Field("", "STDOUT", "STDOUT", OUTPUT_COLUMNS, lambda job: output_file(job, "output")),
     Field("", "tres-alloc", "TRES_ALLOC", res.TRES_COLUMNS, lambda job: res.tres(job, by_name=False)),
+    Field("", "tres", "TRES_ALLOC", res.TRES_COLUMNS, lambda job: res.tres(job, by_name=False)),
     Field("", "Cluster", "CLUSTER", (), lambda job: str(job["cluster"])),
     *(
         Field("", name, heading, (), _same(value))

@@ -24,11 +24,15 @@ def step_rows(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield a row for each recorded step of a job. The row has the columns of the job, but columns such as
     `held` and `started_at` have the values of the step.
 
-    A step holds the job's resources on the nodes of the step, as in Slurm.
+    A step holds the job's resources on the nodes of the step, as in Slurm. If srun has requested CPUs for the
+    step, the step holds only these CPUs.
     """
     for step in job.get("steps") or ():
         names = _hosts(step["nodes"])
         held = [entry for entry in job["held"] if entry[0] in names] or job["held"]
+        if step["cpus"] and held:
+            milli = step["cpus"] * 1_000 // len(held)
+            held = [(name, min(milli, most), mib, gpus) for name, most, mib, gpus in held]
         yield {
             **job,
             "step": str(step["number"]),
@@ -70,12 +74,18 @@ def step_exit(step: Row) -> str:
 
 
 def derived_exit(job: Row) -> str:
-    """Return the highest exit code of the ended steps of a job, with the signal, such as 1:0; 0:0 if all exit
-    codes are 0.
+    """Return the highest exit code of the ended steps of a job, or else the highest signal that has ended a
+    step, such as 1:0 or 0:9; 0:0 if all steps succeeded.
     """
     ends = [(step["code"], step["signal"]) for step in job.get("steps") or () if step["ended_at"] is not None]
     code, number = max(ends, default=(0, 0))
-    return f"{code}:{number}" if code else "0:0"
+    return f"{code}:{number}"
+
+
+def wait_status(text: str) -> str:
+    """Return an exit code and a signal, such as 1:0, as the number of wait(2): 256."""
+    code, _, number = text.partition(":")
+    return str((int(code) << 8) + int(number))
 
 
 def peak_text(step: Row, unit: str) -> str:

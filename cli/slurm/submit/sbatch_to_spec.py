@@ -25,6 +25,8 @@ _OWN = frozenset(("--parsable", "--quiet", "--test-only", "--verbose", "--wrap")
 _FLAGS = frozenset(f"--{option.name}" for option in JOB_OPTIONS)
 _SILENT = frozenset(("--wckey", "--oversubscribe", "--share", "--ignore-pbs", "--get-user-env"))
 """Options that have no effect in Corral. sbatch prints no warning about them."""
+_WITH_DEFAULT = frozenset(("--output", "--chdir", "--export"))
+"""Options for which sbatch has a default of its own."""
 _RUN_FILE = (
     'f=$(mktemp) || exit 1; trap \'rm -f "$f"\' EXIT; printf %s "$1" > "$f"; shift; {interpreter} "$f" "$@"'
 )
@@ -33,6 +35,14 @@ text of the script to a temporary file.
 """
 _NOT_UTF_8 = re.compile("[\ud800-\udfff]")
 """The characters that stand for bytes that are not UTF-8 in the text of a script."""
+_REFUSED_BY_CONTROLLER = {
+    "--account": "Invalid account or account/partition combination specified",
+    "--constraint": "Invalid feature specification",
+    "--dependency": "Job dependency problem",
+    "--partition": "Invalid partition name specified",
+}
+"""The messages of Slurm about options that slurmctld checks."""
+_NO_NUMBER = "Invalid numeric value"
 _CONTROLLER_VARIABLES = ("CORRAL_URL", "CORRAL_CONTEXT", "CORRAL_CA")
 
 
@@ -107,7 +117,9 @@ def _job(command: tuple[str, ...], options: list[Option], corral: Layer, request
     flags = frozenset(option.flag for option in options if option.flag in _OWN)
     options, singleton = _without_singleton([each for each in options if each.flag not in _OWN])
     options, partitions = _with_first_partition(options)
-    given = {option.flag: option for option in options}
+    # An empty value, as in --output=, means the default.
+    options = [each for each in options if each.value != "" or each.flag not in _WITH_DEFAULT]
+    given = {option.flag: option for option in options if option.value != ""}
     translated = sbatch_directives.translate([*_defaults(given, request), *options])
     if translated.problems:
         raise _refused(translated.problems)
@@ -141,9 +153,9 @@ def check_script(text: str) -> None:
             "line must start with #! followed by the path to an interpreter.",
             "For instance: #!/bin/sh",
         )
-    if len(text.encode("utf-8", "surrogatepass")) > job_script.MAX_ARGUMENT_BYTES:
+    if len(text.encode("utf-8", "surrogatepass")) > job_script.MAX_SCRIPT_BYTES:
         raise SlurmError(
-            f"Batch script has more than {job_script.MAX_ARGUMENT_BYTES:,} bytes",
+            f"Batch script has more than {job_script.MAX_SCRIPT_BYTES:,} bytes",
             "Put the large part on a shared file system, and call it from a short script.",
         )
     wrong = next((n for n, line in enumerate(text.split("\n"), 1) if _NOT_UTF_8.search(line)), 0)
@@ -239,13 +251,15 @@ def _is_set(pair: tuple[str, OptionText], environment: Mapping[str, str]) -> boo
 
 
 def _refused(problems: list[str]) -> SlurmError:
-    """Return the error of sbatch for invalid options. The exit code is 255; for an invalid dependency it is
-    1, because in Slurm it is slurmctld that refuses the dependency, and not sbatch.
+    """Return the error of sbatch for invalid options. The exit code is 255. If all problems are about options
+    of `_REFUSED_BY_CONTROLLER`, it is 1, because in Slurm it is slurmctld that refuses these, and not sbatch.
+    It is 1 for numbers, too.
     """
     lines = [_wrong(problem) for problem in problems]
-    if all(": --dependency: " in problem for problem in problems):
-        return SlurmError(*lines, "Batch job submission failed: Job dependency problem")
-    return SlurmError(*lines, code=255)
+    flags = [problem.partition(": ")[2].partition(": ")[0] for problem in problems]
+    if all(flag in _REFUSED_BY_CONTROLLER for flag in flags):
+        return SlurmError(*lines, f"Batch job submission failed: {_REFUSED_BY_CONTROLLER[flags[-1]]}")
+    return SlurmError(*lines, code=1 if all(line.startswith(_NO_NUMBER) for line in lines) else 255)
 
 
 def _wrong_field(problem: str) -> str:
@@ -263,6 +277,10 @@ def _wrong(problem: str) -> str:
     """
     where, _, rest = problem.partition(": ")
     flag, _, reason = rest.partition(": ")
+    if reason.endswith(" is not a number"):
+        value = reason.removesuffix(" is not a number")[1:-1]
+        place = "" if where == COMMAND_LINE else f" ({where})"
+        return f'{_NO_NUMBER} "{value}" for {flag}.{place}'
     if flag.startswith("--") and reason:
         return f"Invalid {flag} specification: {reason} ({where})"
     return problem

@@ -129,6 +129,8 @@ def run_step(arguments: Arguments, job: str, nodes: list[str], environment: dict
         shared |= {"PMI_SIZE": str(len(step.tasks)), "PMI_JOBID": f"{job}.{number}"}
     if arguments.has("cpus-per-task"):
         shared["SLURM_CPUS_PER_TASK"] = arguments.last("cpus-per-task")
+    if arguments.has("job-name"):
+        shared["SLURM_JOB_NAME"] = arguments.last("job-name")
     base = _exported(arguments.last("export") or environment.get("SLURM_EXPORT_ENV", ""), environment)
     programs = _programs(arguments, len(step.tasks))
     slices = _gpu_slices(arguments, step)
@@ -159,9 +161,11 @@ def _step(arguments: Arguments, step: StepLayout, environment: Mapping[str, str]
     nodes, cyclic = fold_hostlist(step.nodes), arguments.last("distribution").startswith("cyclic")
     host = environment.get("SLURMD_NODENAME") or socket.gethostname().partition(".")[0]
     layout_name = "Cyclic" if cyclic else "Block"
-    return Step(
-        -1, name, nodes, len(step.nodes), len(step.tasks), layout=layout_name, host=host, pid=os.getpid()
-    )
+    planned = Step(-1, name, nodes, len(step.nodes), len(step.tasks), layout=layout_name, host=host)
+    # As in Slurm, a step with one of these options uses only the CPUs of its tasks.
+    exact = any(arguments.has(option) for option in ("exact", "exclusive", "cpus-per-task"))
+    cpus = len(step.tasks) * int(arguments.last("cpus-per-task") or 1) if exact else 0
+    return replace(planned, pid=os.getpid(), cpus=cpus)
 
 
 UNRECORDED = 100_000

@@ -70,9 +70,11 @@ def translate(found: list[Option]) -> Translation:
                 f"{option.where}: {option.flag} has no effect: {_IGNORED[option.flag]}"
             )
         elif option.flag in _TOGETHER or option.flag in _MEANING:
-            if option.value is None and option.flag not in _BARE:
+            if option.value == "" and option.flag in _MAY_BE_EMPTY:
+                pass  # Use the default, as if the option was not written.
+            elif not option.value and option.flag not in _BARE:
                 translation.problems.append(
-                    f"{option.where}: {option.flag} needs a value: #SBATCH {option.flag}=…"
+                    f"{option.where}: {option.flag}: a value is missing: write {option.flag}=…"
                 )
             elif option.flag in _TOGETHER:
                 sizes[option.flag] = option
@@ -293,6 +295,25 @@ _TOGETHER = {
 }
 _BARE = frozenset(("--hold", "--nice", "--requeue", "--no-requeue", "--wait"))
 """Options of sbatch that need no value. Only --nice may have a value, after '='."""
+_MAY_BE_EMPTY = frozenset(
+    (
+        *(
+            "--array",
+            "--chdir",
+            "--comment",
+            "--constraint",
+            "--dependency",
+            "--error",
+            "--exclude",
+            "--export",
+        ),
+        *("--gpus", "--gpus-per-node", "--gpus-per-task", "--job-name", "--licenses", "--mail-user"),
+        *("--nodelist", "--output", "--reservation"),
+    )
+)
+"""Options that mean their default if their value is empty, as in Slurm: `--dependency=$AFTER` with an empty
+variable means no dependency.
+"""
 _BIND = "a job gets its own CPUs, near its GPUs ([jobs] bind)"
 _TASKS = "the program that starts the tasks places them on the CPUs of a node"
 _IGNORED = {

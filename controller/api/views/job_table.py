@@ -105,6 +105,14 @@ def _max_rss_mib(source: Source, job: Job) -> list[int]:
     ]
 
 
+def _memory_per_cpu_mib(_: Source, job: Job) -> int | None:
+    """Return the value of --mem-per-cpu. sbatch passes it to the job as a variable, and requests the memory
+    of all CPUs of a node.
+    """
+    text = job.spec.env.get("SLURM_MEM_PER_CPU", "")
+    return int(text) if text.isascii() and text.isdigit() else None
+
+
 def _program(_: Source, job: Job) -> str:
     return job.spec.command[0] if job.spec.command else ""
 
@@ -168,6 +176,8 @@ COLUMNS: Mapping[str, Read] = {
     "nodes": _nodes,
     "cpu_milli": lambda _, job: job.spec.cpu_milli,
     "memory_mib": lambda _, job: job.spec.memory_mib,
+    "memory_per_cpu_mib": _memory_per_cpu_mib,
+    "scratch_mib": lambda _, job: job.spec.scratch_mib,
     "gpus": lambda _, job: shown_gpus(job),
     "tasks_per_node": lambda _, job: job.spec.tasks_per_node,
     "cpu_s": _cpu_s,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cli.exit_codes import NOT_FOUND, CommandError
-from cli.spec.job_script import MAX_ARGUMENT_BYTES
+from cli.spec.job_script import MAX_SCRIPT_BYTES, script_of
 from cli.spec.spec_builder import spec_of
 from cli.spec.submit_options.flag_groups import SubmitOptions
 from cli.spec.submit_options.table import OPTIONS
@@ -151,7 +151,8 @@ def test_flags_override_the_environment_and_the_environment_the_script(tmp_path:
 def test_script_is_submitted_as_text(tmp_path: Path) -> None:
     text = "#!/bin/bash -e\necho $0 $1\n"
     spec = script(tmp_path, text, "", "one", "two")
-    assert spec.command == ("/bin/bash", "-e", "-c", text, "train.sh", "one", "two")
+    assert spec.command == ("/bin/bash", "-e", "-c", f"{text}\n#", "train.sh", "one", "two")
+    assert script_of(spec.command) == text
     assert spec.name == "train.sh"
 
 
@@ -284,7 +285,7 @@ def test_sbatch_directives_are_understood(tmp_path: Path, line: str, expected: d
         ("#SBATCH --time=forever", "line 2: --time: 'forever' is not a time"),
         ("#SBATCH --mem=lots", "line 2: --mem: 'lots' is not an amount of memory"),
         ("#SBATCH --array=0-9%", "--array: cannot read '%'"),
-        ("#SBATCH --nodes", "line 2: --nodes needs a value"),
+        ("#SBATCH --nodes", "line 2: --nodes: a value is missing"),
         ("#SBATCH train", "line 2: Corral has no counterpart for #SBATCH tr"),
     ],
 )
@@ -306,7 +307,7 @@ def test_unsupported_directive_is_named(tmp_path: Path, line: str, told: str) ->
         (b"#!\ntrue\n", "names no interpreter"),
         (b"#!bash\ntrue\n", "names no interpreter"),
         (b"#!/usr/bin/perl\nprint 1\n", "a script for 'perl' cannot be sent"),
-        (b"#" * (MAX_ARGUMENT_BYTES + 1), "may have at most 131,071"),
+        (b"#" * (MAX_SCRIPT_BYTES + 1), "may have at most 131,069"),
     ],
     ids=lambda value: repr(value[:20]),
 )

@@ -174,7 +174,7 @@ def _slurm_array_variables(text: str) -> dict[str, str]:
         "SLURM_ARRAY_TASK_COUNT": str(len(indices)),
         "SLURM_ARRAY_TASK_MIN": str(indices[0]),
         "SLURM_ARRAY_TASK_MAX": str(indices[-1]),
-        "SLURM_ARRAY_TASK_STEP": text.partition("%")[0].partition(",")[0].partition(":")[2] or "1",
+        "SLURM_ARRAY_TASK_STEP": text.partition("%")[0].partition(":")[2].partition(",")[0] or "1",
     }
 
 

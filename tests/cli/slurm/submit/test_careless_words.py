@@ -66,7 +66,7 @@ def test_names_of_jobs_add_no_lines_and_no_escape_codes(slurm: SlurmFace) -> Non
         (["srun", "-o", "%99999j", "true"], "'%99999j' has %9, which is no pattern; write %j, %J"),
         (["sbatch", "/dev/zero"], "This does not look like a batch script."),
         (["sbatch", "latin.sh"], "Batch script is not UTF-8 text in line 2"),
-        (["sbatch", "long.sh"], "Batch script has more than 131,071 bytes"),
+        (["sbatch", "long.sh"], "Batch script has more than 131,069 bytes"),
         (
             ["sbatch", "missing.sh"],
             "missing.sh: No such file or directory\nsbatch: error: Unable to open file missing.sh",

@@ -39,6 +39,44 @@ def test_array_from_stdin(slurm: SlurmFace) -> None:
         assert (slurm.place / f"slurm-{array}_{index}.out").read_text() == f"{array} {index} 3\n"
 
 
+@pytest.mark.parametrize(
+    ("text", "step"), [("0,2,8-10:2", "2"), ("1-3,7", "1"), ("4", "1"), ("1-9:4,20%1", "4")]
+)
+def test_step_of_the_indices_is_the_first_one_in_the_list(slurm: SlurmFace, text: str, step: str) -> None:
+    done = slurm.run(
+        *("sbatch", "-W", "-a", text, "-o", "steps", "--open-mode=append"),
+        *("--wrap", "echo $SLURM_ARRAY_TASK_STEP"),
+    )
+    assert (done.returncode, set((slurm.place / "steps").read_text().split())) == (0, {step})
+
+
+def test_bash_reports_the_signal_that_ended_the_last_command(slurm: SlurmFace) -> None:
+    """bash -c TEXT would replace itself by the last command. The job would then end by the signal itself."""
+    text = "#!/bin/bash\n#SBATCH -o last.txt\necho begins\nbash -c 'kill -SEGV $$'"
+    job = slurm.submit(slurm.script("last.sh", text))
+    slurm.cluster.await_jobs([job])
+    printed = (slurm.place / "last.txt").read_text()
+    assert printed.startswith("begins\nlast.sh: line 4:")
+    assert "Segmentation fault" in printed
+    shown = slurm.run("sacct", "-j", str(job), "-nP", "-o", "JobName,State,ExitCode").stdout
+    # 139 - 128, as in Slurm's sacct
+    assert shown == "last.sh|FAILED|11:0\nbatch|FAILED|11:0\n"
+    assert "ExitCode=139:0" in slurm.run("scontrol", "show", "job", str(job)).stdout
+    assert slurm.run("squeue", "-h", "-t", "all", "-j", str(job), "-O", "exit_code:9").stdout == "35584    \n"
+    assert slurm.run("scontrol", "write", "batch_script", str(job), "-").stdout == text
+
+
+def test_requested_memory_and_disk_are_shown(slurm: SlurmFace) -> None:
+    job = str(slurm.submit("-H", "--mem-per-cpu=300M", "-c", "2", "--tmp=100", "--wrap", "true"))
+    assert slurm.run("squeue", "-h", "-j", job, "-o", "%m %d %C").stdout == "300M 100M 2\n"
+    assert "MinMemoryCPU=300M MinTmpDiskNode=100M" in slurm.run("scontrol", "show", "job", job).stdout
+    slurm.run("scancel", job)
+    job = str(slurm.submit("-H", "--mem=300M", "-c", "2", "--wrap", "true"))
+    assert slurm.run("squeue", "-h", "-j", job, "-o", "%m %d %C").stdout == "300M 0 2\n"
+    assert "MinMemoryNode=300M MinTmpDiskNode=0" in slurm.run("scontrol", "show", "job", job).stdout
+    slurm.run("scancel", job)
+
+
 def test_wrapped_command_and_its_exit_code(slurm: SlurmFace) -> None:
     done = slurm.run(
         "sbatch", "-W", "-o", "out-%x-%a-%J", "-e", "err-%u", "--wrap", "echo x; echo y >&2; exit 3"

@@ -15,6 +15,9 @@ from wire.job.spec import JobSpec
 
 SHELL = {"COLOUR": "red", "SIZE": "2", "PATH": "/usr/bin"}
 NO_ARRAY = "Batch job submission failed: Invalid job array specification"
+NO_ACCOUNT = "Batch job submission failed: Invalid account or account/partition combination specified"
+NO_FEATURE = "Batch job submission failed: Invalid feature specification"
+NO_PARTITION = "Batch job submission failed: Invalid partition name specified"
 NO_DEPENDENCY = "Batch job submission failed: Job dependency problem"
 
 
@@ -61,6 +64,12 @@ def variables(*words: str) -> dict[str, str]:
         ),
         (["--signal=99"], 255, "Invalid --signal specification: '99' is not a signal for a job", ""),
         (["--mem-per-gpu=1G"], 255, "Invalid --mem-per-gpu specification: the job requests no GPUs", ""),
+        (["--time="], 255, "Invalid --time specification: a value is missing: write --time=…", ""),
+        (["--ntasks=0"], 1, 'Invalid numeric value "0" for --ntasks.', ""),
+        (["--cpus-per-task=x"], 1, 'Invalid numeric value "x" for --cpus-per-task.', ""),
+        (["--constraint=ib"], 1, "Invalid --constraint specification: 'ib' is a node feature", NO_FEATURE),
+        (["--account="], 1, "Invalid --account specification: a value is missing", NO_ACCOUNT),
+        (["--partition="], 1, "Invalid --partition specification: a value is missing", NO_PARTITION),
         (["--dependency=nonsense:1"], 1, "Invalid --dependency specification: 'nonsense:1'", NO_DEPENDENCY),
         (["--dependency=afterok:"], 1, "Invalid --dependency specification: 'afterok:'", NO_DEPENDENCY),
         (["--dependency=afterok:1,after:2?any"], 1, "Invalid --dependency specification: ", NO_DEPENDENCY),
@@ -83,6 +92,21 @@ def test_refusals(words: list[str], code: int, first: str, last: str) -> None:
     assert not last or lines[-1] == last
 
 
+def test_an_empty_value_means_the_default() -> None:
+    """Scripts write options such as --dependency=$AFTER, and the variable may be empty."""
+    names = "array chdir comment constraint dependency error exclude export gpus gpus-per-node gpus-per-task"
+    more = "job-name licenses mail-user nodelist output reservation"
+    assert made(*(f"--{name}=" for name in f"{names} {more}".split())) == made()
+    assert made(script="#!/bin/sh\n#SBATCH --comment=\n").comment == ""
+    script = "#!/bin/sh\n#SBATCH --dependency=afterok:7\n"
+    assert (len(made(script=script).after), made("--dependency=", script=script).after) == (1, ())
+
+
+@pytest.mark.parametrize("line", ["#SBATCH--time=5", "#SBATCH-t5", "#SBATCH\t-t 5"])
+def test_an_option_may_follow_without_a_space(line: str) -> None:
+    assert made(script=f"#!/bin/sh\n{line}\n").time_limit_s == 300
+
+
 @pytest.mark.parametrize(
     ("script", "first"),
     [
@@ -91,7 +115,7 @@ def test_refusals(words: list[str], code: int, first: str, last: str) -> None:
         ("echo\n", "This does not look like a batch script.  The first"),
         ("#!/bin/sh\r\ntrue\r\n", "Batch script contains DOS line breaks (\\r\\n)"),
         ("#!/bin/sh\n# caf\udce9\n", "Batch script is not UTF-8 text in line 2"),
-        ("#!/bin/sh\n" + "#" * 131_072, "Batch script has more than 131,071 bytes"),
+        ("#!/bin/sh\n" + "#" * 131_072, "Batch script has more than 131,069 bytes"),
         ("#!/bin/sh\n\0", "The Slurm controller does not allow scripts that"),
     ],
 )

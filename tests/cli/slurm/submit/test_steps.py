@@ -79,6 +79,25 @@ def test_steps_are_recorded(slurm: SlurmFace) -> None:
     assert rows(slurm, job, "JobID")[0:1] == rows(slurm, job, "JobID")[:1] == ["J"]
 
 
+def test_cpus_and_name_of_a_step(slurm: SlurmFace) -> None:
+    """A step holds all CPUs of the job on its nodes, unless srun requests the CPUs of its tasks."""
+    lines = (
+        "srun -n1 true",
+        "srun -n1 --exclusive true",
+        "srun -n2 --exact true",
+        "srun -n1 -c3 true",
+        "srun -n1 -J special sh -c 'echo $SLURM_JOB_NAME'",
+        "srun -n1 sh -c 'kill -9 $$'",
+        "exit 0",
+    )
+    job = slurm.submit("-n4", "-N1", slurm.script("cpus.sh", "\n".join(("#!/bin/bash", *lines))))
+    assert slurm.output(job).splitlines()[0] == "special"
+    found = [line.split("|")[1] for line in rows(slurm, job, "JobID,AllocCPUS")[2:]]
+    assert found == ["4", "1", "2", "3", "4", "4"]
+    assert rows(slurm, job, "JobID,DerivedExitCode")[0] == "J|0:9"
+    assert "DerivedExitCode=0:9" in slurm.run("scontrol", "show", "job", "-d", str(job)).stdout
+
+
 def test_steps_of_an_allocation_are_recorded(slurm: SlurmFace) -> None:
     steps = "srun -N2 -J first true; srun -n1 sh -c 'exit 4'; srun -n1 sh -c 'echo $SLURM_STEP_ID'"
     words = f"echo $SLURM_JOB_ID; {steps}"
