@@ -9,8 +9,9 @@ import sys
 
 from cli.slurm.arguments import Arguments
 from cli.slurm.programs import SlurmError
-from wire.api.jobs import JobsOrder
+from wire.api.jobs import JobRefused, JobsOrder
 from wire.http.client import Client, Refused
+from wire.names import JobState
 
 _OPTION_OF_KEY = {
     "account": "--account",
@@ -33,6 +34,7 @@ _OPTION_OF_KEY = {
     "timemin": "--time-min",
 }
 """For each key of `scontrol update`, in lower case: the option of sbatch with the same meaning."""
+_UNKNOWN, _ENDED = "Invalid job id specified", "Job has already finished"
 _IDS = re.compile(r",(?![^\[]*\])")
 _BY_FIELD = {
     "queue": "Invalid partition name specified",
@@ -67,20 +69,44 @@ def _order(verb: str, action: str, words: list[str], *, stay_held: bool = False)
     if not words:
         raise _short(f"too few arguments for keyword:{verb}")
     jobs = [_selector(part) for word in words for part in _IDS.split(word) if part]
-    with Client() as client:
-        refused = client.order(JobsOrder(action, tuple(jobs), stay_held=stay_held)).refused
+    holds = verb in ("hold", "release")
     failed = False
-    for each in refused:
-        code = each.problem.code
-        # Ignore the refusal, because in Slurm it is no error to hold a running job, or to release a job that
-        # is not held.
-        if code == "conflict" and verb in ("hold", "release") and "already" not in each.problem.message:
-            continue
-        failed = True
-        print(f"{_reason(each.problem.code, each.problem.message)} for job {each.job}", file=sys.stderr)
-        if verb in ("hold", "release") and code == "not_found":
-            print("slurm_suspend error: Invalid job id specified", file=sys.stderr)
+    with Client() as client:
+        for each in client.order(JobsOrder(action, tuple(jobs), stay_held=stay_held)).refused:
+            state = _state_after_conflict(client, each)
+            # Ignore the refusal, because in Slurm it is no error to hold a running job, or to release a job
+            # that is not held.
+            if holds and state is not None and not state.terminal:
+                continue
+            failed = True
+            reason = _print_refusal(each, state)
+            if holds and reason in (_UNKNOWN, _ENDED) and "_" not in each.job:
+                print(f"slurm_suspend error: {reason}", file=sys.stderr)
     return int(failed)
+
+
+def _state_after_conflict(client: Client, refused: JobRefused) -> JobState | None:
+    """Return the state of a job whose order was refused because of this state; None for other refusals."""
+    if refused.problem.code != "conflict":
+        return None
+    try:
+        return client.job(refused.job).job.state
+    except Refused:
+        return None
+
+
+def _print_refusal(refused: JobRefused, state: JobState | None, reason: str = "") -> str:
+    """Print why an order was refused, in the words of Slurm if Slurm has the same reason. Return the reason.
+    `reason` is the text for a refusal that is not due to the state of the job.
+    """
+    if state is not None and state.terminal:
+        reason = _ENDED
+    elif state is JobState.QUEUED and not reason:
+        reason = "Job is pending execution"
+    reason = reason or _reason(refused.problem.code, refused.problem.message)
+    of_array = reason == _ENDED and "_" in refused.job
+    print(f"{refused.job}: {reason}" if of_array else f"{reason} for job {refused.job}", file=sys.stderr)
+    return reason
 
 
 def _selector(text: str) -> str:
@@ -95,7 +121,7 @@ def _selector(text: str) -> str:
 
 def _reason(code: str, message: str) -> str:
     if code == "not_found":
-        return "Invalid job id specified"
+        return _UNKNOWN
     if code == "not_allowed":
         return "Access/permission denied"
     return message[:1].upper() + message[1:]
@@ -124,10 +150,10 @@ def update(words: list[str], _arguments: Arguments) -> int:
     with Client() as client:
         order = JobsOrder("set", selectors, changes=changes, extend_s=extension_s)
         refused = client.order(order).refused
-    for each in refused:
-        field = each.problem.where.removeprefix("spec.").partition(".")[0]
-        reason = _BY_FIELD.get(field) or _reason(each.problem.code, each.problem.message)
-        print(f"{reason} for job {each.job}", file=sys.stderr)
+        for each in refused:
+            field = each.problem.where.removeprefix("spec.").partition(".")[0]
+            reason = _BY_FIELD.get(field) or _reason(each.problem.code, each.problem.message)
+            _print_refusal(each, _state_after_conflict(client, each), reason)
     return int(bool(refused))
 
 

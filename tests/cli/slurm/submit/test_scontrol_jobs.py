@@ -33,6 +33,30 @@ def test_scontrol_holds_changes_and_requeues(slurm: SlurmFace) -> None:
     assert slurm.run("scancel", str(held)).returncode == 0
 
 
+def test_orders_for_ended_and_unknown_jobs_fail_as_in_slurm(slurm: SlurmFace) -> None:
+    """The outputs were compared with those of a real Slurm. Only requeue differs, which Slurm carries out."""
+    ended, array = slurm.submit("--wrap", "true"), slurm.submit("--array=0-1", "--wrap", "true")
+    waits = slurm.submit("--begin=now+1hour", "--wrap", "true")
+    slurm.cluster.await_jobs([ended, array, array + 1])
+    finished, unknown = "Job has already finished", "Invalid job id specified"
+    for verb in ("hold", "release", "uhold", "requeue", "requeuehold"):
+        for job, reason in ((ended, finished), (99_999, unknown)):
+            done = slurm.run("scontrol", verb, str(job))
+            second = f"slurm_suspend error: {reason}\n" if "requeue" not in verb else ""
+            assert (done.returncode, done.stderr) == (1, f"{reason} for job {job}\n{second}"), verb
+        done = slurm.run("scontrol", verb, f"{array}_0")
+        assert (done.returncode, done.stderr) == (1, f"{array}_0: {finished}\n"), verb
+    for change in ("TimeLimit=10", "TimeLimit=+5", "Nice=5", "Comment=c", "Partition=nope"):
+        for job, reason in ((ended, finished), (99_999, unknown)):
+            done = slurm.run("scontrol", "update", f"JobId={job}", change)
+            assert (done.returncode, done.stderr) == (1, f"{reason} for job {job}\n"), change
+    done = slurm.run("scontrol", "hold", f"{waits},{ended}")
+    assert (done.returncode, done.stderr.splitlines()[0]) == (1, f"{finished} for job {ended}")
+    done = slurm.run("scontrol", "requeue", str(waits))
+    assert (done.returncode, done.stderr) == (1, f"Job is pending execution for job {waits}\n")
+    assert slurm.run("scancel", str(waits)).returncode == 0
+
+
 @pytest.mark.parametrize(
     ("pair", "field", "value"),
     [
