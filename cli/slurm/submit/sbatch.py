@@ -207,14 +207,14 @@ def _forecast(spec: JobSpec) -> str:
     from wire.cluster.hostlist import fold_hostlist
     from wire.http.client import Client
 
-    client = Client()
-    # Request a preview first, because the refusal of a preview has an error code. The refusal of a forecast
-    # has only a sentence.
-    cpu_milli = client.preview(spec).cpu_milli
-    try:
-        answer = client.what_if(WhatIf(submit=(spec,)), only_first=True)
-    except Refused:
-        return _UNKNOWN_START
+    with Client() as client:
+        # Request a preview first, because the refusal of a preview has an error code. The refusal of a
+        # forecast has only a sentence.
+        cpu_milli = client.preview(spec).cpu_milli
+        try:
+            answer = client.what_if(WhatIf(submit=(spec,)), only_first=True)
+        except Refused:
+            return _UNKNOWN_START
     if answer.refused:
         raise SlurmError(f"allocation failure: {answer.refused[0]}")
     new = next((shift for shift in answer.shifts if shift.new and shift.becomes is not None), None)
