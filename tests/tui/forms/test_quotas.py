@@ -91,6 +91,28 @@ async def test_unset_quota_asks_first_and_only_for_set_quotas() -> None:
         assert screen.ordered == [("unset quota", ("user", "alice"))]
 
 
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ("", "state:^(queued|scheduled|running)$"),
+        ("j", "user:^(alice)$ state:^(queued|scheduled|running)$"),
+        ("jjj", "project:^(vision)$"),
+        ("jjjj", "queue:^(default)$ state:^(queued|scheduled|running)$"),
+    ],
+)
+async def test_jobs_of_a_quota_are_those_that_count_towards_it(keys: str, expected: str) -> None:
+    """Only the quota of the project vision limits GPU-hours, to which ended jobs have added."""
+    screen = Screen()
+    async with screen.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        await press(pilot, "5")
+        await until(pilot, lambda: "alice" in screen.text())
+        await press(pilot, *keys, "enter")
+        assert screen.queue_view.filter_text == expected
+        ended = {job.state.value for job in screen.queue_view.listing if job.state.terminal}
+        assert bool(ended) is (keys == "jjj")
+
+
 async def test_empty_quota_view_shows_how_to_begin() -> None:
     for read_only in (False, True):
         screen = Screen(tenants=Tenants(quotas=()), read_only=read_only)

@@ -21,6 +21,7 @@ from tui.views.view import bindings
 from wire.api.policy.quotas import QuotaList, QuotaView, model_use_text
 from wire.cluster.quota import AMOUNTS, ANY_NAME, UNLIMITED, Amount
 from wire.http.client import Client
+from wire.names import SHOWN_STATES
 from wire.text import duration, printable
 
 
@@ -91,14 +92,24 @@ class QuotasView(PolledListView[QuotaView, QuotaList]):
         return {"scope": quota.scope, "name": shlex.quote(printable(quota.name)), "gpus": gpus}
 
     def act_open(self) -> None:
-        """Show the list of jobs with a filter for the user, the project or the queue of the quota. For the
-        quota `*`, show all jobs.
+        """Show the list of jobs with a filter for the jobs that count towards the quota: the jobs of its
+        user, project or queue that have not ended. Ended jobs count only towards a limit of GPU-hours, so
+        they are shown only if the quota has such a limit. For the quota `*`, show the jobs of all tenants.
         """
         quota = self.here
-        if quota is not None:
-            app_of(self).show_jobs(
-                "" if quota.name == ANY_NAME else f"{quota.scope}:{exact_filter(quota.name)}"
-            )
+        if quota is None:
+            return
+        kinds = [getattr(quota.quota, kind).gpu_hours for kind in KINDS]
+        states = [state.value.lower() for state in SHOWN_STATES if not state.terminal]
+        terms = [
+            *([] if quota.name == ANY_NAME else [f"{quota.scope}:{exact_filter(quota.name)}"]),
+            *(
+                [f"state:{exact_filter(*states)}"]
+                if all(hours in (None, UNLIMITED) for hours in kinds)
+                else []
+            ),
+        ]
+        app_of(self).show_jobs(" ".join(terms))
 
 
 def _used(amount: Amount) -> Callable[[QuotaView], Sequence[Piece]]:
