@@ -94,6 +94,16 @@ def test_history_is_bounded_and_survives_a_restart_of_the_controller_as_a_gap() 
     assert None in values[30:50]
 
 
+def test_graphs_have_a_gap_where_two_samples_are_missing() -> None:
+    """One missing sample makes no gap: the sample before it is repeated."""
+    for step_s, range_s, put in ((1.0, 600.0, "seconds"), (60.0, 86_400.0, "minutes")):
+        places, kept = round(range_s / step_s), PulseHistory()
+        samples = [sample(place * step_s) for place in range(places) if place not in (10, 20, 21, 30, 31, 32)]
+        kept.put(**{"seconds": (), put: samples})
+        values = kept.values(lambda each: each.gpus_held, range_s, range_s, places)
+        assert [place for place in range(places) if values[place] is None] == [21, 31, 32], put
+
+
 def test_minutes_grow_while_only_seconds_arrive() -> None:
     kept = PulseHistory()
     for second in range(600):

@@ -48,7 +48,7 @@ def resample(
 
     1. Divide the time into `count` places. The value of a place is the mean of its samples.
     2. A place without a sample gets the value of the last sample before the place, if this sample is not
-       older than _GAP_STEPS times `step_s`, the longest usual time between two samples, in seconds.
+       older than _GAP_STEPS times `step_s`, the usual time between two samples, in seconds.
     3. All other places get None, so that the graph shows a gap.
 
     Example: there is a sample for each second, and two places for each second. Then every other place repeats

@@ -48,7 +48,7 @@ class PulseHistory:
         """Return `count` values at equal distances for the last `range_s` seconds before `now`."""
         fine = range_s <= RANGES_S[0]
         samples, step_s = (self.seconds, 1.0) if fine else (self.minutes, MINUTE_S)
-        return resample(samples, lambda each: each.at, value, now - range_s, now, 2 * step_s, count)
+        return resample(samples, lambda each: each.at, value, now - range_s, now, step_s, count)
 
     def before(self, seconds: float) -> PulseSample | None:
         """Return the sample of the minute that lies `seconds` before the newest sample; None if no sample was
