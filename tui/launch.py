@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+from contextlib import suppress
 from typing import Final
 
 from rich.console import Console
@@ -14,11 +15,17 @@ from tui.app import CorralApp
 from tui.app_interface import CliFunctions
 from tui.data import saved_settings
 from tui.data.cluster_feed import LiveFeed
+from tui.data.request_workers import RequestWorkers
 from tui.look.ascii import ascii_only
 from tui.look.theme import choose
 from wire.http.client import Client, Refused, Unreachable
 
 FIRST_ANSWER_S: Final = 5.0
+QUIET_S: Final = 1.0
+ANSWERS_S: Final = 20.0
+"""After the user has quit, the controller has this many seconds to answer the confirmed changes. After
+QUIET_S seconds, a message says that this program waits.
+"""
 EXIT_USAGE, EXIT_DENIED, EXIT_UNREACHABLE = 2, 4, 7
 
 
@@ -64,8 +71,25 @@ def run(url: str, cli: CliFunctions, *, read_only: bool = False) -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: app.deliver(lambda: app.exit(128 + number)))
     code = app.run()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
     saved_settings.save_settings(app.roots, app.theme)
-    return app.return_code or (code if code is not None else 0)
+    failed = _finish_changes(app.requests)
+    return app.return_code or code or int(failed)
+
+
+def _finish_changes(requests: RequestWorkers) -> bool:
+    """Wait until the controller has answered the changes that the user has confirmed before quitting. Print
+    the changes that failed or were not sent, and return whether there are any.
+    """
+    if not requests.wait(QUIET_S):
+        print("corral: waiting for the controller's answer to a change; Ctrl+C gives up", file=sys.stderr)
+        with suppress(KeyboardInterrupt):
+            requests.wait(ANSWERS_S)
+    errors = requests.give_up()
+    for line in errors:
+        print(f"corral: {line}", file=sys.stderr)
+    return bool(errors)
 
 
 def _complain(what: str, hint: str, code: int) -> int:

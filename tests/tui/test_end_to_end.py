@@ -306,6 +306,25 @@ def _there(pid: int) -> bool:
     return True
 
 
+def test_a_change_is_sent_although_the_user_quits_before_the_answer(
+    cluster: System, terminal: Terminal
+) -> None:
+    with cluster.client() as client:
+        (job,) = client.submit(JobSpec(("sleep", "600"), name="waits", hold=True, workdir="/")).ids
+    terminal.run(f"clear; {tui(cluster)}")
+    terminal.see("● live")
+    terminal.press("1")
+    terminal.see("waits", "held")
+    cluster.controller.send(signal.SIGSTOP)
+    terminal.press("R")
+    terminal.press("q")
+    terminal.see("waiting for the controller's answer to a change")
+    cluster.controller.send(signal.SIGCONT)
+    terminal.run("echo it ended with $?")
+    terminal.see("it ended with 0")
+    cluster.await_jobs([job], JobState.RUNNING)
+
+
 def test_terminated_ui_restores_the_terminal(cluster: System, terminal: Terminal) -> None:
     terminal.run(tui(cluster))
     terminal.see("● live")

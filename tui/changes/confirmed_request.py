@@ -57,7 +57,7 @@ def confirm_and_send(
             with client.expecting(confirmed.what_if):
                 return request(client)
 
-        app.requests.ask(carry_out, shown)
+        app.requests.change(confirmed.command, carry_out, shown)
 
     def shown(answer: Answer | Failure) -> None:
         if isinstance(answer, Refused) and effect_changed(answer):

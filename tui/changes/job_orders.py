@@ -7,15 +7,14 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, Generic, TypeVar
+from typing import Final, TypeVar
 
 from tui.app_interface import AppInterface
 from tui.changes import confirmations
 from tui.changes.confirmed_request import confirm_and_send
 from tui.changes.job_shell import run_in_job
-from tui.data.request_workers import Failure, effect_changed, failure_text
+from tui.data.request_workers import Failure, OrderResults, effect_changed, failure_text
 from tui.dialogs.form_dialog import FormDialog
 from tui.dialogs.menu import Menu, MenuEntry
 from tui.forms import drain
@@ -32,16 +31,6 @@ Thing = TypeVar("Thing")
 
 PRIORITY_STEP: Final = 10
 """The keys for a higher and a lower priority change the priority by this number."""
-
-
-@dataclass(frozen=True)
-class OrderResults(Generic[Thing]):
-    """The result of changing several jobs or nodes: the changed ones (`done`), and the others, each with the
-    error of its request (`failed`).
-    """
-
-    done: tuple[Thing, ...]
-    failed: tuple[tuple[Thing | str, Failure], ...]
 
 
 class JobOrders:
@@ -213,10 +202,10 @@ class JobOrders:
     def resume_nodes(self, nodes: Sequence[NodeView], gpu: GpuView | None = None) -> None:
         """Resume nodes, or one GPU of the first node."""
         if gpu is None:
-            self._each("resumed", nodes, lambda client, node: client.resume(node.name))
+            self._resume(nodes, lambda client, node: client.resume(node.name))
         else:
             name = f"{nodes[0].name}:{gpu.number}"
-            self._each("resumed", [name], lambda client, _: client.resume_gpu(nodes[0].name, gpu.number))
+            self._resume([name], lambda client, _: client.resume_gpu(nodes[0].name, gpu.number))
 
     def apply_advice(self, job: JobView, advice: Easing, command: str) -> None:
         """Ask the user to confirm a change that would start a waiting job now, and then make the change.
@@ -320,10 +309,19 @@ class JobOrders:
         result contains `done`, such as "cancelled". The message ends with `left_out`, a text about marked
         jobs that cannot be changed.
         """
-        self._app.requests.ask(order_of(action, jobs), lambda outcome: self._report(done, outcome, left_out))
+        self._app.requests.change(
+            confirmations.job_command(action, jobs),
+            order_of(action, jobs),
+            lambda outcome: self._report(done, outcome, left_out),
+        )
 
-    def _each(self, done: str, things: Sequence[Thing], order: Callable[[Client, Thing], object]) -> None:
-        self._app.requests.ask(each_of(things, order), lambda outcome: self._report(done, outcome))
+    def _resume(self, things: Sequence[Thing], order: Callable[[Client, Thing], object]) -> None:
+        names = " ".join(shlex.quote(_name(thing)) for thing in things)
+        self._app.requests.change(
+            f"corral nodes resume {names}",
+            each_of(things, order),
+            lambda outcome: self._report("resumed", outcome),
+        )
 
     def _report(self, done: str, outcome: OrderResults[Thing] | Failure, left_out: str = "") -> None:
         """Show the result on the status line, and remove the marks of changed jobs. If `done` is "held" or

@@ -31,10 +31,11 @@ screen of fewer than LOW lines.
 
 @dataclass(frozen=True)
 class Confirmed:
-    """The answer of a user who confirms a change: the typed text, which may be empty, and the id of the
-    what-if answer that the dialog showed.
+    """The answer of a user who confirms a change: the shell command for the change, the typed text, which may
+    be empty, and the id of the what-if answer that the dialog showed.
     """
 
+    command: str
     typed: str = ""
     what_if: str = ""
 
@@ -125,7 +126,7 @@ class ConfirmDialog(Dialog[Confirmed]):
         the number of jobs, move the focus to the confirm button if the number is right.
         """
         if self._confirmation.reason:
-            self.dismiss(Confirmed(self.typed, self._trial.shown_id))
+            self.dismiss(Confirmed(self.command, self.typed, self._trial.shown_id))
         elif self.typed == self._confirmation.must_type:
             self.query_one("#do", Button).focus()
 
@@ -135,7 +136,7 @@ class ConfirmDialog(Dialog[Confirmed]):
 
     @on(Button.Pressed, "#do")
     def do(self) -> None:
-        self.dismiss(Confirmed(self.typed, self._trial.shown_id))
+        self.dismiss(Confirmed(self.command, self.typed, self._trial.shown_id))
 
     def action_copy(self) -> None:
         app_of(self).copy(self.command)

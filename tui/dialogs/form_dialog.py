@@ -233,7 +233,7 @@ class FormDialog(Dialog[None], Generic[Request, Answer]):
                 with client.expecting(shown):
                     return form.send(client, request)
 
-            app.requests.ask(send, lambda answer: self._answered(app, answer))
+            app.requests.change(form.command(self.typed), send, lambda answer: self._answered(app, answer))
 
     def _answered(self, app: AppInterface, answer: Answer | Failure) -> None:
         """Close the dialog if the controller has accepted the form. If the controller has refused the form,
