@@ -214,7 +214,7 @@ def checkpoints(
     job: Job,
     delete: Annotated[
         list[str],
-        option("--delete", "NAME", "Delete this checkpoint. The option may be written several times."),
+        option("--delete", "NAME", "Delete this checkpoint. May be repeated."),
     ] = [],  # noqa: B006 - never changed
     output: Output = Format.TABLE,
 ) -> int:
@@ -276,7 +276,9 @@ def keep(
             parser=amounts.seconds,
         ),
     ],
-    why: Annotated[str, option("--why", "TEXT", "The reason, which is recorded and shown.")] = "",
+    why: Annotated[
+        str, option("--why", "TEXT", "Reason why the jobs keep idle GPUs. It is recorded and shown.")
+    ] = "",
 ) -> int:
     """Let running jobs keep their idle GPUs: for the time of --for, the jobs are neither flagged nor ended
     because their GPUs are idle.

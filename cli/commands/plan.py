@@ -52,7 +52,7 @@ Picture = Annotated[
     option(
         "--picture",
         "FILE",
-        "Also draw the plan into FILE, which ends in .svg, .html or .png. Default: draw nothing.",
+        "Also draw the plan into FILE, whose name ends in .svg, .html or .png. Default: draw nothing.",
     ),
 ]
 PlanOutput = Annotated[

@@ -27,8 +27,8 @@ Sort = Annotated[
     option(
         "--sort",
         "KEY",
-        "Sort by this column of -o csv (e.g. name); with - in front in descending order (e.g. -name). "
-        "Default: the order of the controller.",
+        "Sort the rows by this column of -o csv (e.g. name). A '-' before the column reverses the order "
+        "(e.g. -name). Default: the order of the controller.",
     ),
 ]
 Columns = Annotated[
@@ -36,7 +36,7 @@ Columns = Annotated[
     option(
         "--columns",
         "NAMES",
-        "Show only these columns of -o wide, separated by commas (e.g. job,gpus); for tables and csv.",
+        "In tables and csv, show only these columns of -o wide, separated by commas (e.g. job,gpus).",
     ),
 ]
 Watch = Annotated[bool, switch("--watch", "Print the list again every --interval seconds, until Ctrl-C.")]

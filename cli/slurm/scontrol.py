@@ -12,7 +12,7 @@ from cli.slurm.selections import require_own_cluster
 
 OPTIONS = (
     switch("all", "a"),
-    switch("details", "d", "Show more: with jobs the GPUs on each node."),
+    switch("details", "d", "Show more fields, such as the GPUs of a job on each node."),
     switch("federation"),
     switch("future", "F"),
     switch("help", "h", "Show this help and exit."),

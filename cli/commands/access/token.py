@@ -35,13 +35,15 @@ class TokenFlags(FlagGroup):
     ] = None
     project: Annotated[
         list[str] | None,
-        option("--project", "PROJECT", "Only for jobs of this project. May be repeated."),
+        option("--project", "PROJECT", "Restrict the token to jobs of this project. May be repeated."),
     ] = None
     days: Annotated[
         float | None,
         option("--days", "DAYS", "Days until the token expires. Default: [access] token_days.", min=0),
     ] = None
-    user: Annotated[str, option("--user", "USER", "The user of the token. Only admins may set it.")] = ""
+    user: Annotated[
+        str, option("--user", "USER", "Make the token for this user. Only admins may do so. Default: you.")
+    ] = ""
     robot: Annotated[
         str, option("--robot", "NAME", "Make a token for [access.robots.NAME]. Only admins may do so.")
     ] = ""

@@ -128,7 +128,9 @@ def look_at(name: Name, output: Output = Format.TABLE) -> int:
 @app.command(epilog=examples("corral engines drain slurm --why 'new version'"))
 def drain(
     name: Name,
-    why: Annotated[str, option("--why", "TEXT", "The reason, for users and other operators.")] = "",
+    why: Annotated[
+        str, option("--why", "TEXT", "Reason why the engine is drained, shown to all users.")
+    ] = "",
     output: Output = Format.TABLE,
 ) -> int:
     """Drain an execution engine: no more jobs start there. Its running jobs continue."""

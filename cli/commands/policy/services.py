@@ -101,7 +101,10 @@ def restart(name: Name, output: Output = Format.TABLE) -> int:
 )
 def scale(
     name: Name,
-    replicas: Annotated[int | None, argument("REPLICAS", "Number of replicas.", min=0, max=1_000)] = None,
+    replicas: Annotated[
+        int | None,
+        argument("REPLICAS", "Number of replicas that the service keeps running.", min=0, max=1_000),
+    ] = None,
     reset: Annotated[bool, switch("--reset", "Use the number of replicas in scheduler.toml again.")] = False,
     output: Output = Format.TABLE,
 ) -> int:

@@ -76,7 +76,7 @@ def trust(
         ),
     ] = "",
     replace_pin: Annotated[
-        bool, switch("--replace", "Trust another authority than the one that is pinned for this address.")
+        bool, switch("--replace", "Trust a new authority instead of the one that is pinned for this address.")
     ] = False,
 ) -> int:
     """Pin the certificate authority of a controller, as SSH pins the key of a host. From then on, only this

@@ -76,8 +76,9 @@ class RunFlags(policy_options.PolicyFlags, policy_options.ClusterFlags):
         option(
             "--slice",
             "TIME",
-            "Let running jobs that have run for this time give way to waiting jobs, and continue later (1h). "
-            "All jobs can then save their state. With the orders expected-remaining and attained-service.",
+            "Let running jobs that have run for this time (e.g. 1h) give way to waiting jobs, and continue "
+            "later. The simulation assumes that all jobs can save their state. Only with the orders "
+            "expected-remaining and attained-service.",
             parser=amounts.seconds,
         ),
     ] = None

@@ -39,7 +39,7 @@ OPTIONS = (
     Option("partition", "p", help="Only these partitions (queues)."),
     switch("responding", "r", "Only nodes that answer."),
     switch("list-reasons", "R", "Print why nodes are down or drained."),
-    switch("summarize", "s", "Print only how many nodes are in use."),
+    switch("summarize", "s", "Print one line for each partition, with the numbers of its nodes by state."),
     Option(
         "sort",
         "S",

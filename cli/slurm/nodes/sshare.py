@@ -16,7 +16,7 @@ Rows = list[dict[str, Any]]
 
 OPTIONS = (
     Option("accounts", "A", help="Only these accounts (projects), and the account root."),
-    switch("all", "a", "The shares of all users. The default is the user that runs the command."),
+    switch("all", "a", "Print the shares of all users. Default: those of the user that runs the command."),
     switch("helpformat", "e", "List all fields of --format."),
     switch("long", "l"),
     switch("partition", "m"),

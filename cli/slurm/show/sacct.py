@@ -24,7 +24,7 @@ from cli.slurm.show.controller import Rows, controller, job_rows
 from cli.slurm.show.jobs import GROUP_COLUMNS, grouped
 
 OPTIONS = (
-    switch("allusers", "a", "Jobs of all users. root always sees the jobs of all users."),
+    switch("allusers", "a", "Print jobs of all users. root always gets the jobs of all users."),
     Option("accounts", "A", help="Only jobs of these accounts (projects)."),
     switch("brief", "b", "Print only id, state and exit code."),
     switch("completion", "c"),
@@ -44,7 +44,7 @@ OPTIONS = (
     Option("timelimit-min", "k"),
     Option("timelimit-max", "K"),
     switch("local"),
-    switch("long", "l", "Print many fields."),
+    switch("long", "l", "Print more fields."),
     switch("allclusters", "L"),
     Option("clusters", "M"),
     Option("cluster"),

@@ -19,7 +19,7 @@ OPTIONS = (
     Option("fanout", "F"),
     switch("force", "f", "Replace the file if it exists."),
     Option("jobid", "j", help="Copy the file to the nodes of this job, such as 7 or 7.0."),
-    switch("preserve", "p", "Keep the time of the last change."),
+    switch("preserve", "p", "Give the copies the time of the last change of the file."),
     Option("send-libs", "", Value.OPTIONAL),
     Option("size", "s"),
     Option("timeout", "t"),

@@ -33,7 +33,9 @@ STEP_OPTIONS = (
     Option("kill-on-bad-exit", "K", Value.OPTIONAL, "End all tasks when one fails."),
     switch("label", "l", "Write the number of the task before each line of output."),
     Option("mpi"),
-    switch("multi-prog", "", "The operand is a file that names a program for each task."),
+    switch(
+        "multi-prog", "", "Read the program of each task from the file that stands in place of the command."
+    ),
     switch("no-allocate", "Z"),
     switch("overlap"),
     switch("preserve-env", "E"),

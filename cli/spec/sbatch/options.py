@@ -52,7 +52,7 @@ JOB_OPTIONS = (
     Option("gres", help="GPUs on each node, such as gpu:2 or gpu:h100:2."),
     Option("gres-flags"),
     Option("hint"),
-    switch("hold", "H", "Hold the job until 'scontrol release'."),
+    switch("hold", "H", "Hold the job, so that it does not start before 'scontrol release'."),
     switch("ignore-pbs"),
     Option("input", "i"),
     Option("job-name", "J", help="Name of the job."),
