@@ -30,9 +30,10 @@ EXIT_USAGE, EXIT_DENIED, EXIT_UNREACHABLE = 2, 4, 7
 
 
 def run(url: str, cli: CliFunctions, *, read_only: bool = False) -> int:
-    """Run the terminal UI until the user quits, and return the exit code. It is 2 without a terminal, 4 if
-    the controller refuses the user, and 7 if the controller cannot be reached at the start. `cli` has the
-    functions of the command line that the terminal UI uses.
+    """Run the terminal UI until the user quits, and return the exit code. It is 1 if a change that the user
+    has confirmed before quitting failed or was not sent, 2 without a terminal, 4 if the controller refuses
+    the user, and 7 if the controller cannot be reached at the start. `cli` has the functions of the command
+    line that the terminal UI uses.
     """
     # Require that stdin, stdout and stderr are terminals: Textual reads stdin and writes the screen to
     # stderr, and this program writes messages to stdout after the terminal UI has ended. If TEXTUAL_DRIVER is

@@ -34,7 +34,9 @@ def test_scontrol_holds_changes_and_requeues(slurm: SlurmFace) -> None:
 
 
 def test_orders_for_ended_and_unknown_jobs_fail_as_in_slurm(slurm: SlurmFace) -> None:
-    """The outputs were compared with those of a real Slurm. Only requeue differs, which Slurm carries out."""
+    """The outputs were compared with those of a real Slurm. Two cases differ: Slurm requeues an ended job,
+    and names a whole array as `3_0-1`.
+    """
     ended, array = slurm.submit("--wrap", "true"), slurm.submit("--array=0-1", "--wrap", "true")
     waits = slurm.submit("--begin=now+1hour", "--wrap", "true")
     slurm.cluster.await_jobs([ended, array, array + 1])
