@@ -18,6 +18,7 @@ from cli.commands.reports.month import (
     month,
     sla,
 )
+from cli.commands.reports.nodes import NODES_EXAMPLES, nodes
 from cli.commands.reports.period import Since
 from cli.flags import switch
 from cli.output.formats import Column, Format, Output, Table, write, write_data
@@ -46,6 +47,7 @@ class By(StrEnum):
         "corral report month --by user",
         "corral report efficiency",
         "corral report sla",
+        "corral report nodes",
         "corral report fairness --by user",
         "corral report waste --since 1d",
         "corral report budget",
@@ -54,8 +56,8 @@ class By(StrEnum):
     )
 )
 def front() -> None:
-    """Show reports about the past: usage and cost, waits of jobs, causes of idle GPUs, and the fairness
-    between projects.
+    """Show reports about the past: usage and cost, waits of jobs, causes of idle GPUs, the fairness between
+    projects, and failures by node.
     """
 
 
@@ -94,6 +96,7 @@ def fairness(
 app.command("month", epilog=MONTH_EXAMPLES)(month)
 app.command("efficiency", epilog=EFFICIENCY_EXAMPLES)(efficiency)
 app.command("sla", epilog=SLA_EXAMPLES)(sla)
+app.command("nodes", epilog=NODES_EXAMPLES)(nodes)
 
 
 @app.command(epilog=examples("corral report budget", "corral report budget -o json"))

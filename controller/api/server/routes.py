@@ -384,6 +384,7 @@ ROUTES = (
     Route("GET", "/v1/reports/budgets", ANYONE, reports.budgets_report),
     Route("GET", "/v1/reports/fairness", ANYONE, reports.fairness_report, query=FAIRNESS),
     Route("GET", "/v1/reports/month", ANYONE, month.show, query=MONTH, refuses=(404,), slow=True),
+    Route("GET", "/v1/reports/nodes", ANYONE, reports.nodes, query=(SINCE,)),
     Route("GET", "/v1/reports/sla", ANYONE, month.sla, query=(SINCE,)),
     Route("GET", "/v1/reports/waste", ANYONE, reports.waste_report, query=(SINCE,)),
     Route("GET", "/v1/cluster", ANYONE, cluster.show),

@@ -9,21 +9,25 @@ import pytest
 from cli.commands.reports.budget_table import budget_table
 from cli.commands.reports.fairness_tables import fairness_table, waste_sentence, waste_table
 from cli.commands.reports.month import efficiency_table, month_notes, month_page, month_table, sla_table
+from cli.commands.reports.nodes import nodes_table
 from cli.commands.reports.usage import usage_table
 from cli.commands.sim import figures_table
 from cli.output.formats import Format
 from controller.sim.metrics import Figures
 from wire.api.service.reports import (
     BudgetView,
+    FailureCount,
     FairnessRow,
     GpuHoursByCause,
     ModelUse,
     MonthReport,
     MonthRow,
+    NodeOutcomes,
     SlaRow,
     UsageView,
     WasteReport,
 )
+from wire.names import NodeState
 
 
 def test_fairness_table_shows_waits_and_the_job_that_has_waited_longest() -> None:
@@ -128,6 +132,18 @@ def test_sla_and_efficiency_tables() -> None:
     usage = [UsageView("ada", 4, 20.0, 25.0, 90, 100, 5_000.0, 8.0, 32.0, 64.0)]
     _, ada = (" ".join(line.split()) for line in efficiency_table().lines(usage, None))
     assert ada == "ada 4 20.0 25 % 15.0 32.0 25 % 64.0 5.0"
+
+
+def test_table_of_nodes() -> None:
+    failures = (FailureCount("cuda", 3), FailureCount("exit_nonzero", 1))
+    rows = [
+        NodeOutcomes("n1", NodeState.UP, 0.0, 40, 4, 0.5, failures, 96.0, 50.0, 71.4, 1.4, "unusual"),
+        NodeOutcomes("n2", NodeState.DOWN, 0.0, 0, 0, 0.0, (), 0.0, None, None),
+    ]
+    heading, first, second = (" ".join(line.split()) for line in nodes_table().lines(rows, None))
+    assert heading == "NODE STATE SINCE JOBS FAILED EXPECTED GPU-HOURS HELD LOAD RUN TIME FAILURES"
+    assert first.endswith("40 4 0.5 96.0 50% 71% ×1.40 3 cuda, 1 exit_nonzero")
+    assert second.endswith("0 0 0.0 0.0 - - -")
 
 
 def test_usage_has_a_column_of_money_only_where_there_are_prices() -> None:

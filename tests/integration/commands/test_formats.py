@@ -68,6 +68,7 @@ SHOWN = (
     "report month --by user",
     "report efficiency",
     "report sla",
+    "report nodes",
     "events",
     "what-if drain gpu01",
     "workload list",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Optional
 
 from wire.dataclass import dataclass
+from wire.names import NodeState
 
 
 @dataclass(frozen=True)
@@ -366,3 +367,53 @@ class SlaReport:
     since: float
     until: float
     rows: tuple[SlaRow, ...]
+
+
+@dataclass(frozen=True)
+class FailureCount:
+    """The number of failed jobs of one failure class, such as out_of_memory. A failure without a class has
+    the reason of the end of the job.
+    """
+
+    failure: str
+    jobs: int
+
+
+@dataclass(frozen=True)
+class NodeOutcomes:
+    """How the jobs on one node ended, compared with the same jobs on other nodes. Jobs are the same if their
+    users and their names without a number at the end are equal.
+
+    `expected` is the number of failures that the same jobs had on other nodes, for as many jobs. `slower` is
+    the median of the run times, each divided by the median of the same jobs on all nodes; None with fewer
+    than 10 such jobs.
+    `warning` says what is unusual; empty if nothing is.
+    """
+
+    node: str
+    state: NodeState
+    state_since: float
+    jobs: int
+    failed: int
+    expected: float
+    failures: tuple[FailureCount, ...]
+    gpu_hours: float
+    """The GPU-hours that the jobs held on the node."""
+    held_percent: Optional[float]
+    """`gpu_hours` in percent of the GPU-hours of the node; None without GPUs."""
+    load_percent: Optional[float]
+    """The mean load of these GPUs in percent; None if it was not measured."""
+    slower: Optional[float] = None
+    warning: str = ""
+
+
+@dataclass(frozen=True)
+class NodesReport:
+    """The nodes with the outcomes of their jobs, nodes with a warning first. The report counts jobs that are
+    in the memory of the controller. If jobs that ended after the requested begin are no longer in memory,
+    `since` is later than requested.
+    """
+
+    since: float
+    until: float
+    rows: tuple[NodeOutcomes, ...]

@@ -12,6 +12,7 @@ from wire.api.service.reports import (
     EstimateReport,
     FairnessReport,
     MonthReport,
+    NodesReport,
     SlaReport,
     StintList,
     UsageList,
@@ -144,6 +145,12 @@ class ServiceCalls(ApiCalls):
         project, user or queue, for example {"project": "vision"}.
         """
         return self._get(MonthReport, "/v1/reports/month", [("month", month), ("by", by), *only.items()])
+
+    def nodes_report(self, since: int) -> NodesReport:
+        """Return how the jobs on each node have ended since the time `since` (seconds since 1970), compared
+        with the same jobs on other nodes.
+        """
+        return self._get(NodesReport, "/v1/reports/nodes", [("since", since)])
 
     def sla(self, since: int) -> SlaReport:
         """Return, for each queue with a wait target, the fraction of its jobs since the time `since` that

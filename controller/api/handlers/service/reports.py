@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from controller.api.server.request import Call
+from controller.core.accounting.node_outcomes import nodes_report
 from controller.core.accounting.reports import PROJECT, USER, fairness, waste
 from controller.core.estimates.prediction_guard import BLOCK
 from controller.core.estimates.runtime_prediction import PredictionScore
@@ -15,6 +16,7 @@ from wire.api.service.reports import (
     BudgetView,
     EstimateReport,
     FairnessReport,
+    NodesReport,
     PredictionComparison,
     RunEstimate,
     StartEstimates,
@@ -77,6 +79,13 @@ async def waste_report(call: Call) -> WasteReport:
     """Show idle GPU-hours by cause, and the GPU-hours of work that ended jobs lost."""
     since, now = await accounted_window(call)
     return waste(call.daemon.accounting.periods, since, now)
+
+
+async def nodes(call: Call) -> NodesReport:
+    """Show for each node how its jobs ended, compared with the same jobs on other nodes."""
+    await call.daemon.settled()
+    now, since = call.daemon.now(), call.query["since"]
+    return nodes_report(call.daemon.state, max(0.0, now - USUAL_S) if since is None else float(since), now)
 
 
 async def budgets_report(call: Call) -> BudgetReport:
