@@ -86,7 +86,7 @@ class OpenSshServer:
         """Start the server, on its previous port after a restart."""
         assert SSHD is not None
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
-        self.port = self.port or _free_port()
+        self.port = self.port or free_port()
         settings = {
             "ListenAddress": f"127.0.0.1:{self.port}",
             "HostKey": f"{self.place}/host_key",
@@ -126,7 +126,7 @@ class OpenSshServer:
         users.remove(self.user, self.uid)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port: int = found.getsockname()[1]

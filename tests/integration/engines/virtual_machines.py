@@ -16,7 +16,7 @@ import asyncssh
 
 from tests import processes
 from tests.controller.engines.pools.fault_cloud import FaultCloud, Instance
-from tests.controller.nodes.openssh_server import SETTINGS, SSHD, _free_port
+from tests.controller.nodes.openssh_server import SETTINGS, SSHD, free_port
 
 __all__ = ["VirtualMachines", "virtual_machines"]
 
@@ -31,7 +31,7 @@ class VirtualMachines:
         self.spool = place / "machines"
         self.spool.mkdir()
         self.cloud = FaultCloud(boot=self._boot, stop=self._stop)
-        self.port = _free_port()
+        self.port = free_port()
         self.identity = place / "id"
         key = asyncssh.generate_private_key("ssh-ed25519")
         key.write_private_key(self.identity)
