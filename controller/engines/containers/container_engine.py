@@ -47,6 +47,8 @@ _STATES = {
     "dead": ForeignState.ENDED,
 }
 """The states of containers that do not run. Any other state, such as running or paused, counts as running."""
+_UNSTARTED = ("created", "configured", "initialized")
+"""The states of a container that was created and never started."""
 PULL_S = 1_800.0
 """The pull of an image fails after this many seconds."""
 
@@ -154,7 +156,7 @@ class ContainerEngine(ExecutionEngine):
         there = await self._inspect(tag) if again else None
         if there is None:
             there = await self._create(tag, body)
-        if there["State"]["Status"] in ("created", "configured", "initialized"):
+        if there["State"]["Status"] in _UNSTARTED:
             await self._begin(there["Id"])
         return str(there["Id"])
 
@@ -169,6 +171,10 @@ class ContainerEngine(ExecutionEngine):
             # does not run.
             if refusal.status not in (404, 409, 500):
                 raise EngineUnavailable(refusal.message) from None
+            found = await self._inspect(ref)
+            if found is not None and found["State"]["Status"] in _UNSTARTED:
+                # Remove a container that was never started, because it cannot be killed and never ends.
+                await self._remove(ref)
 
     async def proof(self, ref: Ref, tag: str) -> Outcome | None:
         found = await self._inspect(ref)
@@ -185,6 +191,9 @@ class ContainerEngine(ExecutionEngine):
 
     async def forget(self, ref: Ref, tag: str) -> None:
         self._kill_at.pop(ref, None)
+        await self._remove(ref)
+
+    async def _remove(self, ref: Ref) -> None:
         try:
             await self._api.call("DELETE", f"/containers/{ref}", {"v": "1"})
         except ApiRefusal as refusal:

@@ -47,7 +47,8 @@ class AttemptRecord:
     """The durable facts about one attempt on one node of an engine.
 
     `node` is Corral's name of the node. `order` is None if only the tag is known, because the record was lost
-    and the attempt was found by its tag. `tried` is True from the moment before the first ask().
+    and the attempt was found by its tag. `tried` is True from the moment before the first ask(). `unanswered`
+    is True if `ref` comes from a look, and no ask() has returned yet.
     """
 
     tag: str
@@ -58,6 +59,7 @@ class AttemptRecord:
     go: bool = True
     tried: bool = False
     ref: str = ""
+    unanswered: bool = False
     started_at: float | None = None
     ended_at: float | None = None
     code: int | None = None
@@ -155,7 +157,7 @@ class ForeignAttempt:
         presence = Presence.WANTED
         if record.ended_at is not None:
             presence = Presence.ENDED
-        elif record.ref:
+        elif record.ref and not record.unanswered:
             presence = Presence.ASKED
         return cls(record, presence, now)
 
@@ -166,7 +168,7 @@ class ForeignAttempt:
 
     def accepted(self, ref: str, now: float) -> None:
         """Record that ask() has returned `ref`, the name of the foreign job."""
-        self.record = replace(self.record, ref=ref)
+        self.record = replace(self.record, ref=ref, unanswered=False)
         self.reason, self.retries = "", 0
         if self.presence is Presence.WANTED:
             self.presence, self.seen_at = Presence.ASKED, now
@@ -202,7 +204,10 @@ class ForeignAttempt:
         self.seen_at, self.absences = now, 0
         self.state, self.where, self.reason = chosen.state, chosen.where, chosen.reason
         if chosen.ref != before.ref:
-            self.record = replace(self.record, ref=chosen.ref, tried=True)
+            # Keep durably that ask() is to be called again, because a controller that is killed now would
+            # otherwise wait for a foreign job that nothing starts.
+            still = self.presence is Presence.WANTED
+            self.record = replace(self.record, ref=chosen.ref, tried=True, unanswered=still)
         if chosen.state is not ForeignState.WAITING and before.started_at is None:
             self.record = replace(self.record, started_at=now)
         if chosen.state is not ForeignState.ENDED:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.engines.containers.container_engine import ContainerEngineType, ContainerGpu
+from controller.engines.containers.container_engine import ContainerEngine, ContainerEngineType, ContainerGpu
 from controller.engines.contract import (
     AskRefused,
     EngineScope,
@@ -68,6 +68,20 @@ async def test_too_much_memory_is_out_of_memory(daemon: DockerDaemon) -> None:
     ref = await engine.ask(task(1, "sh", "-c", grow, memory_mib=32), tag(1), again=False)
     outcome = await proof(engine, ref, 1)
     assert outcome.why == "out_of_memory: it used more than 32 MiB"
+    await engine.close()
+
+
+async def test_a_container_that_was_never_started_is_ended(daemon: DockerDaemon) -> None:
+    """The daemon was killed after it had created the container."""
+    engine = engine_on(daemon)
+    assert isinstance(engine, ContainerEngine)
+    body = await asyncio.to_thread(engine._request, task(1, "sleep", "1000"), tag(1))
+    made = await engine._create(tag(1), body)
+    [found] = (await engine.look()).jobs
+    assert (found.ref, found.state) == (made["Id"], ForeignState.WAITING)
+    await engine.end(found.ref, 1.0)
+    assert (await engine.look()).jobs == ()
+    await engine.end(found.ref, 1.0)
     await engine.close()
 
 

@@ -124,6 +124,25 @@ async def test_5_an_ask_that_failed_is_repeated_with_again(rig: Rig) -> None:
     assert len(rig.world.of(tag)) == 1
 
 
+async def test_5_and_12_a_waiting_job_is_asked_for_again_after_a_kill_of_the_controller(rig: Rig) -> None:
+    """The engine has created a container and was killed before it started the container. A look shows the
+    container, and then the controller is killed.
+    """
+    rig.world.answer_lost, rig.world.initial = "killed", ForeignState.WAITING
+    tag = rig.start(1)
+    await rig.settle()
+    await rig.round()
+    rig.world.answer_lost = ""
+    asked = len(rig.world.asks)
+    await rig.restart()
+    await rig.rounds(2)
+    assert rig.world.asks[asked:] == [(tag, True)]
+    assert len(rig.world.of(tag)) == 1
+    await rig.restart()
+    await rig.rounds(2)
+    assert len(rig.world.asks) == asked + 1
+
+
 async def test_6_accepted_twice_leaves_one(rig: Rig) -> None:
     ref = await running(rig)
     double = rig.world.add(f"{PREFIX}1-1-0")
