@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
@@ -16,13 +16,19 @@ from controller.engines.batch_systems.batch_job import (
     Phase,
     Unreadable,
 )
-from controller.engines.batch_systems.command_runner import CommandRunner, Completed
+from controller.engines.batch_systems.command_runner import (
+    CommandRunner,
+    Completed,
+    outputs_of,
+    with_sections,
+)
 from controller.engines.batch_systems.dialect import Dialect, Refusal
 from controller.engines.batch_systems.proof_of_end import outcome_of
 from controller.engines.batch_systems.wrapper import (
     NO_RECORDS,
     ids_command,
     job_directory,
+    late_command,
     parse_records,
     read_command,
     shell_path,
@@ -51,7 +57,6 @@ _Output = TypeVar("_Output", str, Sequence[str])
 _SUBMIT_FAILED, _NO_DIRECTORY = 90, 91
 _DEFAULT_QUEUE = "default"
 """If the nodes of a PBS belong to no queue, they are together one node of Corral with this name."""
-_SECTION = "corral-section"
 _STATES = {
     Phase.WAITING: ForeignState.WAITING,
     Phase.HELD: ForeignState.WAITING,
@@ -98,6 +103,9 @@ class BatchEngine(ExecutionEngine):
     4. end() cancels a job only if its name begins with the tag prefix of this cluster, because a batch
        system can give the id of an earlier job to another job.
 
+    5. A job whose exit record is older than LATE_MIN minutes has ended, although the batch system lists it as
+       running. When its record is removed, the driver ends it there as an orphan.
+
     Invariant: the command of a tag runs at most once, even if the batch system accepts the job twice or runs
     it again, because the wrapper claims the tag (`wrapper.script_body`). Cost: at most four shell commands
     per method, whatever the number of jobs.
@@ -122,13 +130,14 @@ class BatchEngine(ExecutionEngine):
     # --- methods of ExecutionEngine ---
 
     async def look(self) -> Seen:
-        command = self._sections(
+        command = with_sections(
             self._dialect.jobs_command(),
             self._dialect.nodes_command(),
             "id -un",
             ids_command(self._settings.records),
+            late_command(self._settings.records),
         )
-        jobs_out, nodes_out, account, records_out = await self._outputs(command, 4)
+        jobs_out, nodes_out, account, records_out, late_out = await self._outputs(command, 5)
         self._account = account.out.strip()
         older = self._dialect.fallback(jobs_out.err) if jobs_out.code else None
         if older is not None:
@@ -141,7 +150,7 @@ class BatchEngine(ExecutionEngine):
         kept = set(self._checked(records_out).split())
         ours = tuple(
             self._foreign_job(each)
-            for each in jobs
+            for each in _without_late(jobs, late_out.out)
             if each.tag.startswith(self._prefix) and (each.phase.alive or each.id in kept)
         )
         return Seen(True, ours, self._foreign_nodes(nodes))
@@ -185,19 +194,21 @@ class BatchEngine(ExecutionEngine):
         self._checked(await self._runner.run(self._dialect.cancel_command(ref)))
 
     async def proof(self, ref: Ref, tag: str) -> Outcome | None:
-        command = self._sections(
+        command = with_sections(
             read_command(self._settings.records, tag),
             self._dialect.jobs_command(),
             self._dialect.history_command(ref),
+            late_command(self._settings.records),
         )
-        records_out, jobs_out, history_out = await self._outputs(command, 3)
+        records_out, jobs_out, history_out, late_out = await self._outputs(command, 4)
         if records_out.code == NO_RECORDS:
             return None
         records = parse_records(self._checked(records_out), tag)
-        listed = self._own_jobs(jobs_out)
+        listed = _without_late(self._own_jobs(jobs_out), late_out.out)
         # Ignore a failed accounting command, because a site may have no accounting. The exit record or the
         # list can still prove the end of the job.
         past = self._read(self._dialect.history, history_out.out) if history_out.code == 0 else []
+        past = _without_late(past, late_out.out)
         return outcome_of(
             records,
             [each for each in listed if each.tag == tag],
@@ -233,7 +244,7 @@ class BatchEngine(ExecutionEngine):
 
     async def quota(self, name: str) -> ForeignQuota:
         commands = self._dialect.quota_commands()
-        outs = [self._checked(each) for each in await self._outputs(self._sections(*commands), len(commands))]
+        outs = [self._checked(each) for each in await self._outputs(with_sections(*commands), len(commands))]
         return self._read(partial(self._dialect.quota, name), outs)
 
     async def close(self) -> None:
@@ -303,7 +314,7 @@ class BatchEngine(ExecutionEngine):
         None if the batch system has no such job.
         """
         directory = job_directory(job)
-        command = self._sections(
+        command = with_sections(
             f"[ ! -e {directory}/id ] || cat {directory}/id", self._dialect.jobs_command()
         )
         id_out, jobs_out = await self._outputs(command, 2)
@@ -392,30 +403,8 @@ class BatchEngine(ExecutionEngine):
 
     # --- shell commands and their output ---
 
-    @staticmethod
-    def _sections(*commands: str) -> str:
-        """Return one command that runs all these commands. Its output has for each command the stdout, the
-        exit code and the stderr, between marker lines.
-        """
-        errors = "e=$(mktemp) || exit 1; trap 'rm -f \"$e\"' EXIT"
-        parts = [
-            f'({command}\n) 2> "$e"; c=$?; echo; echo {_SECTION} $c; cat "$e"; echo; echo {_SECTION}'
-            for command in commands
-        ]
-        return "\n".join([errors, *parts])
-
     async def _outputs(self, command: str, count: int) -> list[Completed]:
-        done = await self._runner.run(command)
-        parts = done.out.split(f"\n{_SECTION}")
-        if len(parts) != 2 * count + 1:
-            raise EngineUnavailable(
-                f"{self._dialect.name} gave an answer in an unknown form: {done.last_words}"
-            )
-        found = []
-        for out, rest in zip(parts[0::2], parts[1::2], strict=False):
-            code, _, err = rest.partition("\n")
-            found.append(Completed(int(code), out.removeprefix("\n"), err))
-        return found
+        return outputs_of(await self._runner.run(command), count, self._dialect.name)
 
     def _checked(self, done: Completed) -> str:
         if done.code:
@@ -429,3 +418,14 @@ class BatchEngine(ExecutionEngine):
             raise EngineUnavailable(
                 f"{self._dialect.name} gave an answer that Corral cannot read: {error}"
             ) from None
+
+
+def _without_late(jobs: Sequence[BatchStatus], late: str) -> list[BatchStatus]:
+    """Return the jobs with those as ended that are listed as running and whose ids are in the output of
+    `late_command`.
+    """
+    ids = set(late.split())
+    return [
+        replace(each, phase=Phase.ENDED) if each.id in ids and each.phase is Phase.RUNNING else each
+        for each in jobs
+    ]

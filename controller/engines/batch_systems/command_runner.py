@@ -19,14 +19,20 @@ from typing import Protocol
 import asyncssh
 
 from controller.engines.contract import EngineUnavailable
+from controller.nodes.agent.bootstrap import BootstrappedAgent
+from controller.nodes.agent.last_line import LastLine
+from controller.nodes.local import AgentPipes
 from controller.nodes.reconnecting import CannotConnect
+from controller.nodes.session import AgentChannel
 from controller.nodes.ssh.connector import SshConnector
 from controller.nodes.ssh.known_hosts import KnownHosts
+from controller.nodes.ssh.link import SshChannel
 from controller.nodes.ssh.ssh_attempt import describe_error
 from wire.cluster.hosts import parse_ssh_address
 from wire.text import printable
 
 READ = 64 * 1024
+_SECTION = "corral-section"
 MOST_OUTPUT = 64 << 20
 """The most bytes that a command may print. A command that prints more is ended, because the controller keeps
 its output in memory.
@@ -60,6 +66,32 @@ class _OutputTooLong(Exception):
     """Raised if a command has printed more than MOST_OUTPUT bytes."""
 
 
+def with_sections(*commands: str) -> str:
+    """Return one command that runs all these commands. Its output has for each command the stdout, the exit
+    code and the stderr, between marker lines.
+    """
+    errors = "e=$(mktemp) || exit 1; trap 'rm -f \"$e\"' EXIT"
+    parts = [
+        f'({command}\n) 2> "$e"; c=$?; echo; echo {_SECTION} $c; cat "$e"; echo; echo {_SECTION}'
+        for command in commands
+    ]
+    return "\n".join([errors, *parts])
+
+
+def outputs_of(done: Completed, count: int, name: str) -> list[Completed]:
+    """Return the outputs of the `count` commands of `with_sections`. `name` is the name of the batch system
+    for messages.
+    """
+    parts = done.out.split(f"\n{_SECTION}")
+    if len(parts) != 2 * count + 1:
+        raise EngineUnavailable(f"{name} gave an answer in an unknown form: {done.last_words}")
+    found = []
+    for out, rest in zip(parts[0::2], parts[1::2], strict=False):
+        code, _, err = rest.partition("\n")
+        found.append(Completed(int(code), out.removeprefix("\n"), err))
+    return found
+
+
 class CommandRunner(Protocol):
     """Runs commands of /bin/sh."""
 
@@ -70,6 +102,9 @@ class CommandRunner(Protocol):
 
     def stream(self, command: str) -> AsyncIterator[bytes]:
         """Run a command and yield its output. The command is ended when the caller stops reading."""
+
+    async def open(self, command: str) -> AgentChannel:
+        """Start a command that connects stdin and stdout to an agent, and return the channel."""
 
     async def close(self) -> None:
         """Close the connection."""
@@ -153,6 +188,9 @@ class LocalRunner:
                 yield data
         finally:
             await _end(process)
+
+    async def open(self, command: str) -> AgentPipes:
+        return AgentPipes(await self._start(command))
 
     async def close(self) -> None:
         """Do nothing, because there is no connection."""
@@ -279,6 +317,17 @@ class SshRunner:
                 process.close()
         except (asyncssh.Error, OSError) as error:
             raise EngineUnavailable(f"the login node {self._login}: {describe_error(error)}") from None
+
+    async def open(self, command: str) -> SshChannel:
+        # Use a connection of its own, because the channel to an agent closes its connection at its end.
+        try:
+            async with self._connector.turn():
+                address = parse_ssh_address(self._login)
+                connection = await self._connector.connect(self._login, address, self._identity)
+                process = await connection.create_process(_for_login_shell(command), encoding=None)
+        except (asyncssh.Error, OSError) as error:
+            raise CannotConnect(describe_error(error)) from None
+        return SshChannel(connection, BootstrappedAgent(process, LastLine(process.stderr), ""))
 
     async def close(self) -> None:
         if self._connection is not None:

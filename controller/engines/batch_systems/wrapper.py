@@ -20,6 +20,10 @@ node.
 """
 NO_WORKDIR = 73
 """The exit code of a script that does not run the command, because it cannot enter the working directory."""
+LATE_MIN = 1
+"""The minutes after its record `ended` for which the batch system may still list a job as running. A slurmctld
+that was killed starts again with its last saved state, and lists jobs that have ended since as running.
+"""
 REFUSALS = {
     CLAIMED: "another job with the same name has already run this attempt",
     NO_RECORDS: "the directory of the records cannot be written on the compute node; set `records` of the "
@@ -153,6 +157,16 @@ def ids_command(directory: str) -> str:
     place = shell_path(directory)
     found = f"find {place} -mindepth 2 -maxdepth 2 -name id -type f -size -9 -exec cat {{}} +"
     return f"[ ! -d {place} ] || {found}"
+
+
+def late_command(directory: str) -> str:
+    """Return a shell command that prints the ids of the jobs whose record `ended` is older than LATE_MIN
+    minutes.
+    """
+    place = shell_path(directory)
+    ended = f"find {place} -mindepth 2 -maxdepth 2 -name ended -type f -mmin +{LATE_MIN}"
+    each = 'for each; do cat "${each%/*}/id" 2> /dev/null; done; true'
+    return f"[ ! -d {place} ] || {ended} -exec sh -c {shlex.quote(each)} sh {{}} +"
 
 
 def parse_records(text: str, tag: str) -> JobRecords:

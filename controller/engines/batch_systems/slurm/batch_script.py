@@ -18,6 +18,11 @@ def batch_script(job: BatchJob) -> str:
     of users (working directory, output files, environment) are in the shell part and not in the options,
     because sbatch has no safe way to quote them.
     """
+    return script_head(job) + script_body(job, "SLURM_JOB_ID")
+
+
+def script_head(job: BatchJob) -> str:
+    """Return the first lines of a script for sbatch: the interpreter and the options."""
     options = [f"job-name={job.tag}", "no-requeue", "output=/dev/null", "error=/dev/null"]
     options += [f"nodes={job.nodes}", f"ntasks-per-node={1}", f"cpus-per-task={job.cpus}"]
     if job.memory_mib:
@@ -42,4 +47,4 @@ def batch_script(job: BatchJob) -> str:
     if title := re.sub(r"[^A-Za-z0-9 _./:,+@=-]", "_", job.title)[:100]:
         options.append(f'comment="{title}"')
     head = "".join(f"#SBATCH --{option}\n" for option in options)
-    return f"#!/bin/sh\n{head}{script_body(job, 'SLURM_JOB_ID')}"
+    return f"#!/bin/sh\n{head}"

@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -412,3 +413,45 @@ async def test_a_slurm_without_json_is_asked_for_text(bench: Bench, slurm: RealS
         os.environ["PATH"] = path
     assert ref in [each.ref for each in (await engine.look()).jobs]
     await bench.engine.end(ref, 1.0)
+
+
+async def test_a_slurmctld_with_an_older_state_lists_a_job_that_has_ended(
+    bench: Bench, slurm: RealSlurm
+) -> None:
+    """The exit record proves the end of the job, and the job can be ended in Slurm afterwards."""
+    gate, state, copy = bench.place / "gate", slurm.place / "state", bench.place / "state"
+    ref, tag = await bench.ask("sh", "-c", f"while [ ! -e {gate} ]; do sleep 0.1; done; exit 3")
+    await bench.running(tag)
+    seen = time.time()
+
+    async def saved() -> tuple[bool, None]:
+        return (state / "job_state").stat().st_mtime > seen, None
+
+    await eventually(saved)
+    with slurm.stopped("slurmctld"):
+        shutil.copytree(state, copy)
+    gate.touch()
+    await bench.until(tag, lambda found: found is not None and found.state is ForeignState.ENDED)
+    with slurm.killed("slurmctld"):
+        shutil.rmtree(state)
+        shutil.copytree(copy, state)
+
+    async def listed() -> tuple[bool, str]:
+        states = slurm.run("squeue", "-h", "-t", "all", "-j", ref, "-o", "%T").stdout.strip()
+        return bool(states), states
+
+    assert (await eventually(listed))[1] == "RUNNING"
+    found = await bench.seen(tag)
+    assert found is not None
+    assert found.state is ForeignState.RUNNING
+    assert await bench.engine.proof(ref, tag) is None
+    record = bench.place / "records" / tag / "ended"
+    os.utime(record, (seen - 600.0, seen - 600.0))
+    found = await bench.seen(tag)
+    assert found is not None
+    assert found.state is ForeignState.ENDED
+    assert await bench.engine.proof(ref, tag) == Outcome(3)
+    await bench.engine.forget(ref, tag)
+    await bench.running(tag)
+    await bench.engine.end(ref, 1.0)
+    await bench.until(tag, lambda found: found is None)
