@@ -1,7 +1,7 @@
 """Runs jobs on Slurm, Docker, SSH hosts and a cloud pool through one controller, and kills each of them once:
 `python -m tests.mixed_engines.driver --count 1000 --seed 7`.
 
-1. The jobs are submitted at once, to each part in turn (tests/mixed_engines/parts.py).
+1. The jobs are submitted to each part in turn (tests/mixed_engines/parts.py).
 2. When enough jobs of a part have ended and others run there, the part is killed and started again. The
    controller is killed once, too.
 3. Each job writes its number and its attempt into one file, and ends with its own exit code. In the end, the
@@ -148,8 +148,11 @@ class _Run:
 
     def run(self, count: int) -> Report:
         began = time.monotonic()
-        self._submit(count)
-        self._strike()
+        with ThreadPoolExecutor() as pool:
+            submits = pool.submit(self._submit, count)
+            self._strike(count // len(self._report.rows), pool)
+            submits.result()
+        self._kill_controller()
         views = self._await_ends()
         for row in self._report.rows:
             self._judge(row, views)
@@ -173,27 +176,27 @@ class _Run:
                 row.ids.append(job)
                 self._codes[job] = code
 
-    def _strike(self) -> None:
-        """Kill each part when a tenth of its jobs has ended and others run, then the controller. Several
-        parts may be away at the same time.
+    def _strike(self, each: int, pool: ThreadPoolExecutor) -> None:
+        """Kill each part when a tenth of its jobs, `each` at the end, has ended and others run. Several parts
+        may be away at the same time.
         """
-        waiting = list(self._report.rows)
-        with ThreadPoolExecutor() as pool:
-            strikes = []
-            while waiting:
-                views = self._progress()
-                for row in list(waiting):
-                    states = Counter(views[job].state for job in row.ids)
-                    ended = sum(number for state, number in states.items() if state.terminal)
-                    assert ended < len(row.ids), f"all jobs of {row.part.name} ended before its fault"
-                    if states[JobState.RUNNING] and ended and 10 * ended >= len(row.ids):
-                        row.running, row.struck_after = states[JobState.RUNNING], ended
-                        print(f"{row.part.fault}: {ended} ended, {row.running} running", flush=True)
-                        strikes.append(pool.submit(row.part.strike))
-                        waiting.remove(row)
-                time.sleep(0.1)
-            for strike in strikes:
-                strike.result()
+        waiting, strikes = list(self._report.rows), []
+        while waiting:
+            views = self._progress()
+            for row in list(waiting):
+                states = Counter(views[job].state for job in row.ids if job in views)
+                ended = sum(number for state, number in states.items() if state.terminal)
+                assert ended < each, f"all jobs of {row.part.name} ended before its fault"
+                if states[JobState.RUNNING] and ended and 10 * ended >= each:
+                    row.running, row.struck_after = states[JobState.RUNNING], ended
+                    print(f"{row.part.fault}: {ended} ended, {row.running} running", flush=True)
+                    strikes.append(pool.submit(row.part.strike))
+                    waiting.remove(row)
+            time.sleep(0.1)
+        for strike in strikes:
+            strike.result()
+
+    def _kill_controller(self) -> None:
         self._corral.kill()
         self._corral.launch()
         self._corral.await_answer()

@@ -26,7 +26,7 @@ from wire.job.start_conditions import OnNodeLost
 
 AWAY_S = 5.0
 """The seconds between the kill of a system and its next start."""
-COMMON = {"interval_s": 0.5, "timeout_s": 20.0, "lost_after_s": 600.0, "breaker_failures": 2}
+COMMON = {"interval_s": 0.5, "timeout_s": 20.0, "lost_after_s": 60.0, "breaker_failures": 2}
 
 
 class Part(ABC):
