@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -23,7 +23,7 @@ from controller.engines.batch_systems.command_runner import (
     with_sections,
 )
 from controller.engines.batch_systems.dialect import Dialect, Refusal
-from controller.engines.batch_systems.proof_of_end import outcome_of
+from controller.engines.batch_systems.proof_of_end import outcome_of, without_late
 from controller.engines.batch_systems.wrapper import (
     NO_RECORDS,
     ids_command,
@@ -103,8 +103,8 @@ class BatchEngine(ExecutionEngine):
     4. end() cancels a job only if its name begins with the tag prefix of this cluster, because a batch
        system can give the id of an earlier job to another job.
 
-    5. A job whose exit record is older than LATE_MIN minutes has ended, although the batch system lists it as
-       running. When its record is removed, the driver ends it there as an orphan.
+    5. A job whose exit record is older than LATE_S seconds has ended, although the batch system or its
+       accounting lists it as running. When its record is removed, the driver ends it there as an orphan.
 
     Invariant: the command of a tag runs at most once, even if the batch system accepts the job twice or runs
     it again, because the wrapper claims the tag (`wrapper.script_body`). Cost: at most four shell commands
@@ -150,7 +150,7 @@ class BatchEngine(ExecutionEngine):
         kept = set(self._checked(records_out).split())
         ours = tuple(
             self._foreign_job(each)
-            for each in _without_late(jobs, late_out.out)
+            for each in without_late(jobs, late_out.out)
             if each.tag.startswith(self._prefix) and (each.phase.alive or each.id in kept)
         )
         return Seen(True, ours, self._foreign_nodes(nodes))
@@ -204,11 +204,11 @@ class BatchEngine(ExecutionEngine):
         if records_out.code == NO_RECORDS:
             return None
         records = parse_records(self._checked(records_out), tag)
-        listed = _without_late(self._own_jobs(jobs_out), late_out.out)
+        listed = without_late(self._own_jobs(jobs_out), late_out.out)
         # Ignore a failed accounting command, because a site may have no accounting. The exit record or the
         # list can still prove the end of the job.
         past = self._read(self._dialect.history, history_out.out) if history_out.code == 0 else []
-        past = _without_late(past, late_out.out)
+        past = without_late(past, late_out.out)
         return outcome_of(
             records,
             [each for each in listed if each.tag == tag],
@@ -418,14 +418,3 @@ class BatchEngine(ExecutionEngine):
             raise EngineUnavailable(
                 f"{self._dialect.name} gave an answer that Corral cannot read: {error}"
             ) from None
-
-
-def _without_late(jobs: Sequence[BatchStatus], late: str) -> list[BatchStatus]:
-    """Return the jobs with those as ended that are listed as running and whose ids are in the output of
-    `late_command`.
-    """
-    ids = set(late.split())
-    return [
-        replace(each, phase=Phase.ENDED) if each.id in ids and each.phase is Phase.RUNNING else each
-        for each in jobs
-    ]

@@ -5,6 +5,7 @@ accounting.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from controller.engines.batch_systems.batch_job import BatchStatus, Cause, Phase
 from controller.engines.batch_systems.wrapper import CLAIMED, REFUSALS, JobRecords
@@ -58,6 +59,18 @@ def outcome_of(
     if first.cause is Cause.CANCELLED:
         return Outcome(code, signal or (None if code else _SIGTERM))
     return Outcome(code, signal, _why(first.cause, first.state))
+
+
+def without_late(jobs: Sequence[BatchStatus], late: str) -> list[BatchStatus]:
+    """Return the jobs with those as ended that are listed as running, or in a state that is not known, and
+    whose ids are in the output of `wrapper.late_command`. The accounting has a state that is not known for a
+    run that slurmctld has found in its saved state.
+    """
+    ids = set(late.split())
+    over = (Phase.RUNNING, Phase.UNKNOWN)
+    return [
+        replace(each, phase=Phase.ENDED) if each.id in ids and each.phase in over else each for each in jobs
+    ]
 
 
 def _is_copy(run: BatchStatus, records: JobRecords) -> bool:

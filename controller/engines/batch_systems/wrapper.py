@@ -20,9 +20,10 @@ node.
 """
 NO_WORKDIR = 73
 """The exit code of a script that does not run the command, because it cannot enter the working directory."""
-LATE_MIN = 1
-"""The minutes after its record `ended` for which the batch system may still list a job as running. A slurmctld
-that was killed starts again with its last saved state, and lists jobs that have ended since as running.
+LATE_S = 20.0
+"""The seconds after its record `ended` for which the batch system may still list a job as running. A
+slurmctld that was killed starts again with its last saved state, and lists jobs that have ended since as
+running, or the accounting lists them as running for ever. This is shorter than PROOF_S.
 """
 REFUSALS = {
     CLAIMED: "another job with the same name has already run this attempt",
@@ -160,11 +161,11 @@ def ids_command(directory: str) -> str:
 
 
 def late_command(directory: str) -> str:
-    """Return a shell command that prints the ids of the jobs whose record `ended` is older than LATE_MIN
-    minutes.
+    """Return a shell command that prints the ids of the jobs whose record `ended` is older than LATE_S
+    seconds.
     """
     place = shell_path(directory)
-    ended = f"find {place} -mindepth 2 -maxdepth 2 -name ended -type f -mmin +{LATE_MIN}"
+    ended = f"find {place} -mindepth 2 -maxdepth 2 -name ended -type f -mmin +{LATE_S / 60:.2f}"
     each = 'for each; do cat "${each%/*}/id" 2> /dev/null; done; true'
     return f"[ ! -d {place} ] || {ended} -exec sh -c {shlex.quote(each)} sh {{}} +"
 

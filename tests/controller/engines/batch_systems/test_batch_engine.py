@@ -450,7 +450,7 @@ async def test_a_slurmctld_with_an_older_state_lists_a_job_that_has_ended(
     found = await bench.seen(tag)
     assert found is not None
     assert found.state is ForeignState.ENDED
-    assert await bench.engine.proof(ref, tag) == Outcome(3)
+    assert await bench.outcome(ref, tag) == Outcome(3)
     await bench.engine.forget(ref, tag)
     await bench.running(tag)
     await bench.engine.end(ref, 1.0)

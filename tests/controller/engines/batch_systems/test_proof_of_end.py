@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from controller.engines.batch_systems.batch_job import BatchStatus, Cause, Phase
-from controller.engines.batch_systems.proof_of_end import outcome_of
+from controller.engines.batch_systems.proof_of_end import outcome_of, without_late
 from controller.engines.batch_systems.wrapper import CLAIMED, NO_RECORDS, NO_WORKDIR, JobRecords
 from controller.engines.contract import PREEMPTED_THERE, Outcome
 
@@ -110,3 +110,16 @@ def test_a_script_that_cannot_write_records_has_not_run_the_command() -> None:
     outcome = outcome_of(NOTHING, [], [ended(NO_RECORDS)])
     assert outcome is not None
     assert outcome.why.startswith("launch_failed: the directory of the records cannot be written")
+
+
+def test_an_accounting_that_never_shows_the_end_gives_way_to_a_late_record() -> None:
+    """slurmctld was killed before it had told slurmdbd of the end."""
+    alive = [BatchStatus("7", "t", Phase.RUNNING, "RUNNING")]
+    assert outcome_of(record(2), [ended(None)], without_late(alive, "")) is None
+    assert outcome_of(record(2), [ended(None)], without_late(alive, "6\n7\n")) == Outcome(2)
+    assert outcome_of(record(2), without_late(alive, "7\n"), []) == Outcome(2)
+
+
+def test_a_waiting_job_is_not_over_because_of_the_record_of_its_first_run() -> None:
+    waiting = [BatchStatus("7", "t", Phase.WAITING, "PENDING")]
+    assert outcome_of(record(2), without_late(waiting, "7\n"), []) is None
