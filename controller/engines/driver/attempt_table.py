@@ -85,6 +85,10 @@ class AttemptTable:
             if each.record.node == node and not each.record.settled
         )
 
+    def occupied_nodes(self) -> frozenset[str]:
+        """Return the nodes with attempts whose ends the controller has not stored yet."""
+        return frozenset(each.record.node for each in self._by_tag.values() if not each.record.settled)
+
     def waiting_reason(self, job: int, number: int) -> str:
         """Return why an attempt waits in the engine, such as `slurm:gpu: QOSGrpGRES`; empty if there is no
         reason. If it has several foreign jobs, the first reason is returned.

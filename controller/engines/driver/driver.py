@@ -152,7 +152,7 @@ class EngineDriver:
         self._compare(seen, began - seen.age_s)
         self.looked_at = began
         self.frames.complete = self.frames.complete or seen.complete
-        await self.nodes.update(seen.nodes, self.drained)
+        await self.nodes.update(seen.nodes, self.drained, self.attempts.occupied_nodes())
         self._channels.cut_unusable(self.frames.problem)
 
     def make_requests(self) -> None:

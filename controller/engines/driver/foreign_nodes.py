@@ -50,6 +50,8 @@ class ForeignNodes:
        drain by an operator of Corral stays.
     3. A node that two looks in a row do not list is disconnected. If it is temporary and no job holds
        resources on it, it is removed.
+    4. Exception: while the engine has attempts on such a node, or has not reported their ends, the node stays
+       connected, because its connection reports the ends. It is drained, so no further job starts there.
 
     Invariant: a node of scheduler.toml, or one that an operator has added, is never changed.
     """
@@ -60,6 +62,8 @@ class ForeignNodes:
     listed: tuple[ForeignNode, ...] = ()
     _nodes: dict[str, ForeignNode] = field(default_factory=dict)
     _missing: dict[str, int] = field(default_factory=dict)
+    _occupied: frozenset[str] = frozenset()
+    """The nodes with attempts whose ends Corral has not stored yet."""
 
     def __contains__(self, name: str) -> bool:
         return name in self._nodes
@@ -86,14 +90,20 @@ class ForeignNodes:
 
     def problem(self, name: str) -> str:
         """Return the reason for which a node cannot be used; empty if it can."""
-        if self._missing.get(name, 0) >= LOOKS_BEFORE_REMOVAL:
+        if self._missing.get(name, 0) >= LOOKS_BEFORE_REMOVAL and name not in self._occupied:
             return f"engine {self.engine} no longer lists {self._nodes[name].name}"
         return "" if name in self._nodes else f"engine {self.engine} does not list this node"
 
-    async def update(self, listed: tuple[ForeignNode, ...], engine_drain: str) -> None:
-        """Add, drain and remove nodes of the cluster, so that it agrees with the nodes of one look."""
-        self.listed = listed
+    async def update(
+        self, listed: tuple[ForeignNode, ...], engine_drain: str, occupied: frozenset[str]
+    ) -> None:
+        """Add, drain and remove nodes of the cluster, so that it agrees with the nodes of one look. The nodes
+        `occupied` have attempts whose ends Corral has not stored yet.
+        """
+        self.listed, self._occupied = listed, occupied
         found = {self.node_name(each.name): each for each in listed}
+        for name in sorted(occupied - found.keys() - self._nodes.keys()):
+            self._open_unlisted(name)
         for name, node in found.items():
             self._missing.pop(name, None)
             before = self._nodes.get(name)
@@ -107,7 +117,21 @@ class ForeignNodes:
             await self._follow_drain(name, node, engine_drain)
         for name in [name for name in self._nodes if name not in found]:
             self._missing[name] = self._missing.get(name, 0) + 1
-            await self._retire(name)
+            if name in occupied and self._missing[name] >= LOOKS_BEFORE_REMOVAL:
+                gone = replace(self._nodes[name], available=False, why="the engine no longer lists it")
+                await self._follow_drain(name, gone, engine_drain)
+            else:
+                await self._retire(name)
+
+    def _open_unlisted(self, name: str) -> None:
+        """Open a connection to a node of the cluster that the engine has not listed since the start of the
+        controller.
+        """
+        there = self.actions.node(name)
+        if there is not None:
+            self._nodes[name] = ForeignNode(name.removeprefix(f"{self.engine}-"), there.facts)
+            self._missing[name] = LOOKS_BEFORE_REMOVAL - 1
+            self.actions.open(name, self._nodes[name])
 
     async def _follow_drain(self, name: str, node: ForeignNode, engine_drain: str) -> None:
         ours = f"engine {self.engine}: "

@@ -631,3 +631,36 @@ async def test_a_record_that_the_journal_does_not_want_is_not_asked_for(rig: Rig
     assert rig.world.asks == [(tag, False)]
     [attempt] = rig.driver.attempts
     assert attempt.record.why.startswith("refused: ")
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_an_end_on_a_node_that_is_no_longer_listed_is_reported(rig: Rig, restarted: bool) -> None:
+    """An administrator has removed the node from the engine while a job ran there."""
+    ref = await running(rig)
+    there = rig.node_states["fake-n1"]
+    rig.world.nodes = [each for each in rig.world.nodes if each.name != "n1"]
+    if restarted:
+        await rig.restart()
+    await rig.rounds(4)
+    assert rig.driver.frames.problem("fake-n1") == ""
+    assert (there.drained, there.why) == (True, "engine fake: the engine no longer lists it")
+    if restarted:
+        rig.connect()
+    rig.world.finish(ref, Outcome(code=3))
+    await rig.rounds(2)
+    ended = rig.ended(1)
+    assert ended is not None
+    assert ended.code == 3
+    rig.settled(1)
+    await rig.rounds(2)
+    assert "no longer lists" in rig.driver.frames.problem("fake-n1")
+
+
+async def test_a_node_that_one_look_does_not_list_is_not_drained(rig: Rig) -> None:
+    await running(rig)
+    nodes, rig.world.nodes = rig.world.nodes, []
+    await rig.round()
+    rig.world.nodes = nodes
+    await rig.round()
+    assert not rig.node_states["fake-n1"].drained
+    assert rig.resumed == []
