@@ -11,8 +11,19 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from controller.engines.batch_systems.engine_types import SlurmEngineType
-from controller.engines.contract import EngineScope, ExecutionEngine, ForeignQuota, Outcome, Ref, Seen, Task
+from controller.engines.contract import (
+    EngineScope,
+    ExecutionEngine,
+    ForeignQuota,
+    Offer,
+    Outcome,
+    Ref,
+    Seen,
+    Task,
+)
 from controller.engines.kubernetes.kube_options import KubernetesEngineType
+from controller.engines.pools.machine_pool import MachineList, MachineShape, MachineState
+from controller.engines.pools.slurm_pilots.pilot_pool import SlurmPilotType
 from controller.engines.serverless.http_function import HttpFunctionType
 from controller.engines.serverless.lambda_function import LambdaType
 
@@ -108,6 +119,82 @@ class KillingSlurm:
     def connect(self, scope: EngineScope) -> Any:
         kind = SlurmEngineType(partitions=("gpu",), records=self.records, qos=self.qos)
         return KillingEngine(kind.connect(scope), self.step, Path(self.once))
+
+
+PILOT_STEPS = (
+    "before create",
+    "after create",
+    "after the first look that shows the pilot",
+    "after the first look that shows the pilot running",
+    "before the connection",
+    "after the connection",
+    "before the cancel",
+    "after the cancel",
+    "after the first look that shows the end",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KillingPilots:
+    """Pilots of Slurm, with a kill of the controller at one of PILOT_STEPS. `options` are the options of the
+    pool as JSON.
+    """
+
+    name: ClassVar[str] = "killing-pilots"
+
+    options: str = ""
+    step: str = ""
+    once: str = ""
+
+    def configured_offers(self) -> tuple[Offer, ...]:
+        return self._kind().configured_offers()
+
+    @property
+    def most(self) -> int:
+        return self._kind().most
+
+    def _kind(self) -> SlurmPilotType:
+        options = json.loads(self.options)
+        shapes = tuple(MachineShape(**each) for each in options.pop("shapes"))
+        return SlurmPilotType(shapes=shapes, **options)
+
+    def connect(self, scope: EngineScope) -> Any:
+        made = self._kind().connect(scope)
+        pool, once = made.pool, Path(self.once)
+
+        def reach(step: str) -> None:
+            if step == self.step and not once.exists():
+                once.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        def killing(method: Any, before: str, after: str) -> Any:
+            async def call(*words: Any) -> Any:
+                reach(before)
+                answer = await method(*words)
+                reach(after)
+                return answer
+
+            return call
+
+        list_machines = pool.machines
+
+        async def machines() -> MachineList:
+            found = await list_machines()
+            for each in found.machines:
+                reach("after the first look that shows the pilot")
+                if each.state is MachineState.RUNNING:
+                    reach("after the first look that shows the pilot running")
+                if each.state is MachineState.ENDED:
+                    reach("after the first look that shows the end")
+            return found
+
+        pool.machines = machines  # type: ignore[method-assign]
+        pool.create = killing(pool.create, "before create", "after create")  # type: ignore[method-assign]
+        pool.end = killing(pool.end, "before the cancel", "after the cancel")  # type: ignore[method-assign]
+        pool.open_agent = killing(  # type: ignore[method-assign]
+            pool.open_agent, "before the connection", "after the connection"
+        )
+        return made
 
 
 @dataclass(frozen=True, slots=True)
