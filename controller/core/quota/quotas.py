@@ -236,7 +236,7 @@ class Quotas:
                     used = account.amount(kind, now, self.accounts.window_s)
                     used += reserved[account.key][kind] if account.key in reserved else 0
                     if used + need[kind] > limit:
-                        over = self._over_loan(account, bounds, kind, used, need[kind], limit)
+                        over = self._over_loan(account, bounds, kind, used, need[kind], limit, reserved)
                         if over is not None:
                             return over
         return None
@@ -349,7 +349,7 @@ class Quotas:
                 for model, need in milli_by_model.items():
                     limited = model not in found and names_model(self.model_of(kind), model)
                     if limited and used + need > limit:
-                        over = self._over_loan(account, bounds, kind, used, need, limit)
+                        over = self._over_loan(account, bounds, kind, used, need, limit, reserved)
                         if over is not None:
                             found[model] = over
         return found
@@ -388,11 +388,18 @@ class Quotas:
         return [account.key for account, _ in self._lenders_of(kind)]
 
     def _over_loan(
-        self, account: TenantUsage, bounds: TenantLimits, kind: int, used: int, need: int, limit: int
+        self,
+        account: TenantUsage,
+        bounds: TenantLimits,
+        kind: int,
+        used: int,
+        need: int,
+        limit: int,
+        reserved: Mapping[TenantKey, list[int]],
     ) -> LimitExceeded | None:
         """`used` plus `need` is above the hard limit `limit` of the tenant. Return None if the tenant may
         borrow the excess. Otherwise return the exceeded limit: that of the tenant, that with its greatest
-        loan, or the sum of the limits of all lenders.
+        loan, or the sum of the limits of all lenders. `reserved` is as in `over_hard`.
         """
         lent = bounds.lent.get(kind, 0)
         if not lent:
@@ -401,6 +408,7 @@ class Quotas:
             return self._exceeded(account.key, kind, used, need, limit + lent, NO_SHARES)
         lenders = self._lenders_of(kind)
         held, stated = sum(each.used[kind] for each, _ in lenders), self._stated_sum(kind)
+        held += sum(reserved[each.key][kind] for each, _ in lenders if each.key in reserved)
         return (
             LimitExceeded(account.key, kind, held, need, stated, lent=True, model=self.model_of(kind))
             if held + need > stated

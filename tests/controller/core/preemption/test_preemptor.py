@@ -14,8 +14,10 @@ from controller.core.model.events.nominations import PreemptionDropped, Preempti
 from controller.core.model.inputs import agent_inputs, job_inputs
 from controller.core.preemption.fairshare_reclaim import pending_transfers
 from controller.core.quota.queue_rules import EXEMPT_QUOTA
+from controller.core.quota.quota_config import QuotaConfig
 from controller.plugins.backfill.kinds import Conservative
 from controller.plugins.preemption.by_priority import PressureStrategy, PriorityStrategy
+from controller.plugins.quotas.local import BorrowTable, LocalQuotas, ProjectQuotaTable
 from tests.engine_harness import BACKFILLS, PIPELINE, EngineHarness, spec
 from wire.agent.orders import Stop
 from wire.agent.reports import AttemptStatus, Checkpoint
@@ -550,3 +552,24 @@ def test_reservation_avoids_gpus_kept_for_a_nomination_while_victims_leave() -> 
     leave(harness, second)
     assert [start.job for start in harness.tick()] == [high]
     assert harness.gpus_of(high) == [0, 1, 2, 3]
+
+
+def test_quota_that_a_nominated_job_borrows_counts_as_lent() -> None:
+    """Projects p and q may use 16 GPUs together. A nominated job of p will borrow the last 4 of them."""
+    projects = {"p": ProjectQuotaTable(gpus=8, borrow=BorrowTable(gpus=8)), "q": ProjectQuotaTable(gpus=8)}
+    harness = harness_of("a", "b", "c", rules=QuotaConfig({}, LocalQuotas(projects=projects)))
+    running(harness, spec(8, project="p", preemptible=False))
+    running(harness, spec(4, project="q", preemptible=False))
+    other = running(harness, spec(4, preemptible=False))
+    victim = running(harness, spec(8, priority=25))
+    high = harness.submit(spec(4, project="p", priority=75))
+    harness.tick()
+    assert plans(harness) == [(high, [victim])]
+    harness.exit(other)
+    late = harness.submit(spec(4, project="p"))
+    assert harness.tick() == []
+    assert "with all that projects may lend each other" in harness.why(late).sentence
+    leave(harness, victim)
+    harness.tick()
+    assert len(harness.nodes_of(high)) == 1
+    assert harness.nodes_of(late) == []
