@@ -414,8 +414,8 @@ class Engine:
 
     def explain(self, job: Job, now: float) -> Why:
         cycle = self.profile_cycles.of(job)
-        with cycle.easy.keeping():
-            why = explain(self.state, cycle.placer, cycle, self.pipeline.losses, job, now)
+        with cycle.easy.keeping(), self.state.nodes.keeping_values():
+            why = explain(self.state, cycle.placer.for_query(), cycle, self.pipeline.losses, job, now)
         rule = rule_of(job.failure, self.pipeline.failures) if job.state.terminal else None
         if rule is None:
             return why

@@ -5,6 +5,7 @@ as numpy columns.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -383,6 +384,20 @@ class Nodes:
             self._gpu_value.update(sorted(set(rows)))
         self._gpu_value_at = self.layout_version, self.change_count
         return self._gpu_value
+
+    @contextmanager
+    def keeping_values(self) -> Iterator[None]:
+        """Allow a query to compute the values of free GPUs (GpuValue) within a `with` block. Restore the
+        earlier result at the end of the block.
+
+        GpuValue weights requests by the resources that are free when it is computed. If a query computed it
+        earlier than the next cycle, this cycle could choose other nodes.
+        """
+        before = self._gpu_value, self._gpu_value_at
+        try:
+            yield
+        finally:
+            self._gpu_value, self._gpu_value_at = before
 
     def may_hold(self, part: PerNodeRequest) -> bool:
         """Return False if no node has enough free resources for the request. True means that a node may have

@@ -94,6 +94,20 @@ def model_quota_blocker(state: State, placer: Placer, job: Job) -> str:
     return "; ".join(dict.fromkeys(str(each) for each in full_models(state, job).values()))
 
 
+def joint_blocker(state: State, placer: Placer, job: Job, now: float) -> str:
+    """Return a sentence if a quota of a GPU model and an operator's reservation keep the job from starting
+    only together. Return an empty text in all other cases.
+
+    Example: a quota allows only the nodes with A100 GPUs, and these nodes are reserved. The job would fit on
+    nodes with H100 GPUs.
+    """
+    full, reserved = nodes_at_model_quota(state, job), reserved_nodes(state, job, now)
+    if full is None or reserved is None or placer.find(job.ask, full | reserved) is not None:
+        return ""
+    quotas = "; ".join(dict.fromkeys(str(each) for each in full_models(state, job).values()))
+    return f"fits now only with nodes that are reserved or at a quota: {quotas}"
+
+
 def share_free_at(state: State, stopped: TenantAtLimit, now: float) -> float:
     """Return the time at which jobs of the tenant `stopped`, which is at its hard limit, may start again.
     Return NEVER if no such time is known.

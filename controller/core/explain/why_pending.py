@@ -15,6 +15,7 @@ from controller.core.explain.blockers import (
     deadline_blocker,
     deadline_texts,
     fewer_nodes_text,
+    joint_blocker,
     licence_blocker,
     limit_blocker,
     model_quota_blocker,
@@ -141,6 +142,9 @@ def _why_waiting(state: State, placer: Placer, cycle: Cycle, job: Job, now: floa
         reserved = reservation_blocker(state, placer, part, need, job, now)
         if reserved:
             return Why(Reason.RESERVATION, reserved, found, fitting=fitting)
+        jointly = joint_blocker(state, placer, job, now)
+        if jointly:
+            return Why(Reason.RESERVATION, jointly, found, fitting=fitting)
         lack = licence_blocker(state, job)
         if lack:
             return Why(Reason.LICENCE, lack, found, fitting=fitting)
@@ -151,7 +155,7 @@ def _why_waiting(state: State, placer: Placer, cycle: Cycle, job: Job, now: floa
         elsewhere = "" if common is None else other_profile_blocker(state, placer, common, job, now)
         if elsewhere:
             return Why(Reason.PROMISED, elsewhere, found, fitting=fitting)
-        return Why(Reason.PRIORITY, _passed_over(state, cycle, job, now), found, fitting=fitting)
+        return Why(Reason.PRIORITY, _passed_over(state, placer, cycle, job, now), found, fitting=fitting)
     sentence = (
         f"needs {counted(need, 'node')} with {part}; {_nodes_that_can(placer, part, need, found, fitting)}"
     )
@@ -220,11 +224,11 @@ def reason_of(state: State, job: Job) -> Reason:
     return Reason.LICENCE if state.licences.insufficient(job.ask.licences) else Reason.PRIORITY
 
 
-def _passed_over(state: State, cycle: Cycle, job: Job, now: float) -> str:
+def _passed_over(state: State, placer: Placer, cycle: Cycle, job: Job, now: float) -> str:
     """Return why a job that fits now does not start. Usually, its start would delay the reserved start of
     another job.
     """
-    if starts_next_pass(cycle, job, now):
+    if starts_next_pass(cycle, job, now, placer if cycle.shared is None else None):
         return CONSIDERED_NEXT
     own, first_start = cycle.reservations.by_job.get(job.id), cycle.first_reservation(now)
     if own is not None:

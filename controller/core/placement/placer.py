@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import lru_cache, partial
 
@@ -89,10 +90,23 @@ class Placer:
         self.nodes = nodes
         self.pipeline = pipeline
         self._rankings: dict[PerNodeRequest, NodeRanking] = {}
+        self._originals: Mapping[PerNodeRequest, NodeRanking] = {}
+        """The rankings of another placer, which are copied before their first use (`for_query`)."""
         self._shapes: dict[ResourceRequest, tuple[int, Shape | None]] = {}
         self._domains: dict[Topology, tuple[int, TopologyDomains]] = {}
         self._models_of: dict[PerNodeRequest, tuple[int, list[str] | None]] = {}
         self._network: tuple[int, NetworkTree] | None = None
+
+    def for_query(self) -> Placer:
+        """Return a placer for a query. It chooses the same nodes as this placer, but leaves the scores of
+        this placer as they are.
+
+        The scores of a node are computed when they are needed and the node has changed, with the value of
+        free GPUs at that time. If a query computed them earlier, later cycles could choose other nodes.
+        """
+        other = copy(self)
+        other._rankings, other._originals = {}, self._rankings
+        return other
 
     def clear_rankings(self) -> None:
         """Drop all cached rankings (nodes and scores for each request), because filters and scorers may now
@@ -111,7 +125,9 @@ class Placer:
     def _new_ranking(self, part: PerNodeRequest) -> NodeRanking:
         if len(self._rankings) >= MAX_CACHED:
             self._rankings.clear()
-        ranking = self._rankings[part] = NodeRanking(part, self.nodes, self.pipeline)
+        known = self._originals.get(part)
+        ranking = NodeRanking(part, self.nodes, self.pipeline) if known is None else known.copy()
+        self._rankings[part] = ranking
         return ranking
 
     def possible(self, part: PerNodeRequest) -> Bools:

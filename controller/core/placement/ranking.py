@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 
 import numpy as np
 
@@ -98,6 +99,12 @@ class NodeRanking:
         self._value_version = self._datasets_version = -1
         self._affinity_version = 0
         self._counted_room_version = -1
+
+    def copy(self) -> NodeRanking:
+        """Return a copy. Changes of the copy do not change this ranking."""
+        other = copy(self)
+        other.fits, other._scores = self.fits.copy(), self._scores.copy()
+        return other
 
     def _stale(self, seen: tuple[int, int]) -> Rows | None:
         """Return the rows of the node table that must be computed again, because their nodes have changed.

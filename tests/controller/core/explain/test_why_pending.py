@@ -286,3 +286,32 @@ def test_a_job_that_is_being_stopped_is_not_said_to_run(order: type[JobCommand],
     assert harness.why(job).sentence == "running on n1"
     harness.tell(order(job, "ada"))
     assert harness.why(job).sentence == sentence
+
+
+# --- an answer changes nothing ---
+
+
+@pytest.mark.parametrize(
+    "jobs",
+    [
+        [(2, 1, False), (1, 1, False), (1, 1, False), (8, 30, True)],
+        [(2, 1, False), (8, 1, True), (8, 30, True), (2, 30, True)],
+        [(1, 30, False), (2, 30, False), (4, 1, False), (2, 30, True)],
+    ],
+)
+def test_an_answer_does_not_change_the_nodes_of_later_jobs(jobs: list[tuple[int, int, bool]]) -> None:
+    """The default scorer values free GPUs by the requests so far, so the time of its first use matters."""
+
+    def placed(*, asked: bool) -> list[list[str]]:
+        harness = EngineHarness(default_pipeline())
+        for name, gpus in (("a", 8), ("b", 4), ("c", 8)):
+            harness.join(name, gpus=gpus)
+        for gpus, cpus, cycle in jobs:
+            harness.submit(spec(gpus, cpu_milli=1_000 * cpus))
+            for job in [*harness.state.jobs] if asked else ():
+                harness.why(job)
+            if cycle:
+                harness.tick()
+        return [harness.nodes_of(job) for job in harness.state.jobs]
+
+    assert placed(asked=True) == placed(asked=False)

@@ -199,3 +199,19 @@ def test_a_reserved_start_is_taken_only_if_its_reserved_gpus_are_free(
     holds = tuple(GpuHold(f"GPU-a-{index}", 1_000) for index in gpus)
     place = Placement((Allocation("a", 1_000, 1_024, holds),), 100)
     assert harness.engine.placer.still_fits(harness.state.ask(spec(2), "ada"), place) is free
+
+
+def test_a_query_chooses_the_same_nodes_and_leaves_the_scores() -> None:
+    harness = EngineHarness(PIPELINE)
+    for name in "abc":
+        harness.join(name)
+    placer, ask = harness.engine.cycle.placer, harness.state.ask(spec(2), "ada")
+    assert placer.find(ask) is not None
+    harness.submit(spec(4))
+    harness.tick()
+    scores = placer.ranking(ask.part)._scores.copy()
+    query = placer.for_query()
+    found = query.find(ask)
+    assert (placer.ranking(ask.part)._scores == scores).all()
+    assert (query.ranking(ask.part)._scores != scores).any()
+    assert found == placer.find(ask)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from controller.core.explain.why_pending import reason_of
 from controller.core.framework.interfaces import Backfill
 from controller.core.model.inputs import agent_inputs, job_inputs, policy_inputs
 from controller.core.quota.quota_config import QuotaConfig
@@ -21,6 +22,7 @@ from controller.plugins.quotas.local import (
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.agent.reports import AttemptStatus
 from wire.cluster.quota import UNLIMITED, GpuLimit, Limits, Quota
+from wire.cluster.reservation import ReservationSpec
 from wire.codec import decode, encode
 from wire.names import JobState, Reason
 
@@ -167,6 +169,23 @@ def test_the_reason_names_the_model_above_the_greatest_loan() -> None:
     assert [on(harness, job) for job in jobs] == [["a"], []]
     expected = "the quota of project 'vision' on H100 GPUs: 2 of 3 in use, and this asks for 2"
     assert harness.why(jobs[1]).sentence.startswith(expected)
+
+
+def test_the_reason_names_a_quota_and_a_reservation_that_only_together_bar_the_nodes() -> None:
+    """The quota allows node b, and the reservation node a."""
+    harness = harness_of(users=per_model(H100=2))
+    first = harness.submit(h100(2))
+    harness.tick()
+    assert on(harness, first) == ["a"]
+    harness.tell(policy_inputs.Reserve(ReservationSpec("upkeep", harness.now, 600.0, ("b",)), "root"))
+    waiting = harness.submit(spec(2))
+    harness.tick()
+    assert on(harness, waiting) == []
+    why = harness.why(waiting)
+    assert why.reason is Reason.RESERVATION
+    assert why.reason is reason_of(harness.state, harness.job(waiting))
+    expected = "the quota of user 'ada' on H100 GPUs: 2 of 2 in use, and this asks for 2"
+    assert why.sentence.startswith(f"fits now only with nodes that are reserved or at a quota: {expected}")
 
 
 def test_a_soft_limit_of_a_model_puts_a_job_behind_the_others() -> None:
