@@ -26,8 +26,9 @@ class Lagged(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """The journal entries that were written together, and the jobs and nodes that they changed. Without
-    entries and without `pulse`, only GPU measurements of `nodes` have changed.
+    """The journal entries that were written together, and the jobs and nodes that they changed. There
+    are two kinds of commits without entries: with `pulse`, a new sample of the cluster's figures; without
+    `pulse`, new GPU measurements of `nodes`.
     """
 
     seq: int

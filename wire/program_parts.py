@@ -1,4 +1,4 @@
-"""Starts the parts of Corral that run as processes of their own, such as the agent and the controller.
+"""Builds the commands that start the parts of Corral that run as processes of their own, such as the agent.
 
 A part is a module with a function that reads sys.argv. There are two ways to start a part:
 1. With Python: `python -c CODE HOME …`. CODE puts HOME, which holds the packages of Corral, on the import

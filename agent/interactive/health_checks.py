@@ -88,8 +88,8 @@ class HealthChecks:
        file, a child process that runs as the job's user sends the request or examines the file.
     3. When the process ends, or after `timeout_s` seconds, count the result (`_Watch.judge`).
 
-    An agent that takes over running attempts has no earlier results, so this agent reports the health of each
-    attempt once.
+    An agent that takes over running attempts does not know their earlier health. So the agent reports the
+    first result of each attempt, even if the health has not changed.
     """
 
     def __init__(

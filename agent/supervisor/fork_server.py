@@ -270,8 +270,8 @@ def _is_stuck(pid: int, directory: str) -> bool:
         # Do not count the supervisor as stuck if its record cannot be read. The agent replaces damaged
         # records.
         return False
-    # The `claimed` line of the record has the pid of the supervisor that runs the job. Any other supervisor
-    # only cleans up after a lost supervisor, and does not count as stuck.
+    # The `claimed` line of the record has the pid of the supervisor that runs the job. A supervisor
+    # with another pid only cleans up after a lost supervisor. It is not reported as stuck.
     claimed_here = "claimed" in known and known["claimed"][1] == str(pid)
     return claimed_here and "started" in known and not known.keys() & {"over", "ended"}
 

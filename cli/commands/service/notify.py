@@ -237,8 +237,9 @@ def outbox(
     ] = False,
     output: Output = Format.TABLE,
 ) -> int:
-    """List the messages that wait, are tried again after a failure, or were given up. Users that are not
-    operators see only their own messages.
+    """List the notifications that are not delivered: those that wait for delivery, those whose delivery
+    failed and is tried again, and those whose delivery was given up. Users that are not operators see only
+    their own.
     """
     body = Client().outbox()
     shown = [each for each in body.messages if each.dead or not dead]

@@ -92,9 +92,12 @@ def _cheapest_groups(
     choice: GroupChoice,
     candidate: Callable[[int], Candidate | None],
 ) -> list[Candidate]:
-    """Return the candidates in the `choice.count` groups that lose the least. Return an empty result if there
-    are too few groups with enough candidates. `groups` contains (sum of the lowest bounds, rows), the lowest
-    sum first.
+    """Choose the `choice.count` groups of nodes (such as racks) where preemption loses the least work, and
+    return the cheapest candidate nodes of these groups. Return an empty result if too few groups have
+    `choice.each` candidates.
+
+    Each item of `groups` is (lower bound of the loss in the group, rows of its nodes in the node table), the
+    lowest bound first.
     """
     found: list[tuple[float, list[Candidate]]] = []
     for bound, rows in groups:

@@ -1,5 +1,5 @@
-"""Scavengers: jobs of the lowest priority. Scavengers may use reserved and kept GPUs, because every other
-waiting job may preempt scavengers.
+"""Scavengers: jobs of the lowest priority. Scavengers may use GPUs that are reserved for a waiting job, and
+GPUs that a queue keeps free for its own jobs, because every other waiting job may preempt scavengers.
 """
 
 from __future__ import annotations

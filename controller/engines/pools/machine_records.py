@@ -110,7 +110,7 @@ class PoolMachine:
 
     @property
     def live(self) -> bool:
-        """Return whether the machine may exist."""
+        """Return whether the machine was ordered and is not known to have ended, so that it may exist."""
         return self.record.ended_at is None and self.record.tried
 
     @property

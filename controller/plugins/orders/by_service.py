@@ -73,11 +73,15 @@ class AttainedServiceOrder:
         return ()
 
     def group(self, job: Job, tenant: SharePath) -> LaneGroup:
-        """Return the class of the job, by its GPU time. Waiting jobs of one class keep their order."""
+        """Return the class of the job, which grows with the GPU time that the job has used. Inside a
+        class, waiting jobs are in submit order.
+        """
         return (self._class(job, job.submitted_at),)
 
     def place(self, job: Job, view: OrderView) -> tuple[float, ...]:
-        """Return the class of the job, by its GPU time. The job with the lowest class is first."""
+        """Return the class of the job, which grows with the GPU time that the job has used. The job
+        with the lowest class is first.
+        """
         return (float(self._class(job, view.now)),)
 
     def seconds_per_end(self, job: Job, rates: ServiceRates, now: float) -> float:

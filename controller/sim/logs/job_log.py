@@ -17,8 +17,8 @@ from controller.sim.trace_job import TraceJob
 class JobLog:
     """The jobs of a job log, and the invalid lines of the log, which were skipped.
 
-    The jobs of an SWF log are in `lines`, because work() computes their requests for the simulated cluster.
-    The jobs of a log in another format are in `table`.
+    The jobs of an SWF log are in `lines`. Their requests depend on the simulated cluster, so `work` makes the
+    jobs from these lines later. The jobs of a log in another format are in `table`, with their requests.
     """
 
     name: str

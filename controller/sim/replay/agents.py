@@ -86,10 +86,9 @@ class RecordedAgents:
     # --- methods that repeat the recorded inputs of agents and operators ---
 
     def configured(self, event: ConfigApplied) -> Input:
-        """Return an input for the engine that repeats a change of the configuration in the journal.
+        """Return the engine input that changes the configuration as this event of the journal did.
 
-        If the replay keeps its own scheduling policy, the input contains no policy (pipeline) and leaves the
-        policy unchanged.
+        If the replay has its own scheduling policy, the input has no pipeline, so the policy is unchanged.
         """
         known = self._policies is not None and event.policy
         pipeline = self._policies(event.policy) if self._policies is not None and known else None

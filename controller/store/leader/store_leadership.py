@@ -280,7 +280,7 @@ class StoreLeadership(StoreQueries):
     def _must_work(self) -> None:
         if self._broken:
             raise type(self._broken)(self._broken.message, self._broken.hint)
-        assert self._writer  # Raises StoreRefused if this controller does not lead.
+        assert self._writer  # This property raises StoreRefused if this controller does not lead.
         try:
             self._place.check_lease()
         except StoreAway as away:

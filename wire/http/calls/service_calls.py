@@ -93,7 +93,7 @@ class ServiceCalls(ApiCalls):
         return self._get(OutboxView, "/v1/notify/outbox")
 
     def retry_messages(self, request: RetryRequest) -> RetryAnswer:
-        """Try now to deliver messages of the outbox again."""
+        """Ask the controller to deliver the selected messages of the outbox again at once."""
         return self._post(RetryAnswer, "/v1/notify/retry", request)
 
     def test_sink(self, request: SinkTest) -> SinkTestAnswer:

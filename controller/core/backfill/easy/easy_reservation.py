@@ -418,10 +418,11 @@ def earliest_reservation(
 def _earliest_on_fewest(
     state: State, placer: Placer, shape: Shape, job: int, now: float, ripe_at: float
 ) -> EasyReservation | None:
-    """Return a backfill reservation for the first start on `shape.nodes` nodes; None if there is none.
+    """Return a backfill reservation at the earliest time at which the job can start on `shape.nodes` nodes,
+    the least number that the job accepts. Return None if there is no such time.
 
-    `shape.nodes` is the least number of nodes that the job accepts. The job waits for all its nodes until the
-    time `ripe_at`, so the start is not earlier.
+    The reservation does not begin before the time `ripe_at`, because until then the job waits for its full
+    number of nodes.
     """
     if ripe_at > now:
         easy = EasyReservation(state, placer, shape, job)
