@@ -17,7 +17,7 @@ GROUPS = {
     "startup": "benchmarks.startup",
     "core": "benchmarks.core",
     "sim": "benchmarks.sim",
-    "predictions": "benchmarks.predictions",
+    "predictions": "benchmarks.predictions.comparison",
     "placement": "benchmarks.placement.speed",
     "system": "benchmarks.system",
     "scale": "benchmarks.scale",

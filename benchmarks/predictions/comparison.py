@@ -8,6 +8,7 @@ import statistics
 import tempfile
 from pathlib import Path
 
+from benchmarks.predictions.session_logs import RunTimes, session_log
 from benchmarks.table import heading, row
 from controller.config import Config
 from controller.sim.cluster import Cluster, nodes_of
@@ -19,9 +20,39 @@ from controller.sim.run import run as simulated
 from controller.sim.trace_job import TraceJob
 
 SEEDS = range(1, 9)
+LOADS = (0.8, 0.9, 0.95, 1.0, 1.1)
+SESSION_LOGS = (
+    *((seed, 100 if seed % 2 else 64, LOADS[seed % 5], RunTimes.SESSIONS) for seed in range(30, 42)),
+    (50, 100, 0.9, RunTimes.INDEPENDENT),
+    (53, 64, 1.0, RunTimes.INDEPENDENT),
+    (51, 100, 0.85, RunTimes.ALTERNATING),
+    (54, 64, 0.95, RunTimes.ALTERNATING),
+    (52, 100, 0.9, RunTimes.EXACT_LIMITS),
+)
+"""The session logs: (seed, processors, load, kind of run times)."""
 
 
 def run() -> None:
+    run_weeks()
+    run_session_logs()
+
+
+def run_session_logs() -> None:
+    """Compare policies with EASY on logs in which predictions know only the user and the size of a job."""
+    heading(f"Predictions against EASY with limits: {len(SESSION_LOGS)} logs of sessions, bounded slowdown")
+    policies = [
+        policy_of(name, Config()) for name in ("easy", "easy+predicted", "easy-sjbf", "easy-sjbf+predicted")
+    ]
+    for seed, processors, load, kind in SESSION_LOGS:
+        pool, jobs = session_log(seed, processors, load, kind)
+        easy, *others = (simulated(RunTask(policy, pool, jobs)).figures.avebsld for policy in policies)
+        ratios = ", ".join(
+            f"{policy.name} {figure / easy:.2f}" for policy, figure in zip(policies[1:], others, strict=True)
+        )
+        row(f"{kind} {seed}: EASY {easy:.1f}", ratios)
+
+
+def run_weeks() -> None:
     heading(f"Predictions against limits: {len(SEEDS)} generated weeks at 80 % of 128 GPUs")
     cluster = nodes_of(16, 8, 64, 512 * 1024, "H100")
     weeks = [work_of(cluster, seed) for seed in SEEDS]

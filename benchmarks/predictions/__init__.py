@@ -1,0 +1,1 @@
+"""Measures what backfill gains from predicted run times, on generated logs."""
