@@ -43,6 +43,7 @@ from controller.nodes.link import NodeLink
 from controller.nodes.link_factory import MISSED_PINGS
 from controller.registry.engines import engine_labels, engine_taints, engine_types, quota_source
 from wire.cluster.quota import Quota
+from wire.names import ENGINE_LABEL
 
 log = logging.getLogger("corral.engines")
 
@@ -84,6 +85,8 @@ class Engines:
         """The drivers of the engines that are machine pools."""
         self._controller = controller
         self._links: dict[str, DelegateLink] = {}
+        self._adding = asyncio.Lock()
+        """Held while an engine adds a node, so that two engines do not add the same name."""
         self.quotas: ForeignQuotas | None = None
         """The quotas of projects that come from an engine; None if `[quota] provider` is not one of
         EngineQuotas.
@@ -238,15 +241,22 @@ class Engines:
             await controller.ask(node_inputs.Resume(node, by))
 
         async def add(node: str, foreign: ForeignNode) -> bool:
-            there = self._node(node)
-            if node in self.config.nodes or (there is not None and there.host is not None):
-                log.error("engine %s: another node has the name %s; rename one of them", engine, node)
-                return False
-            # Give a pilot node its labels here, because its agent does not know them. The driver reports the
-            # labels of all other nodes in their hellos.
-            labels = {**foreign.facts.labels, **engine_labels(engine, section)} if foreign.pilot else {}
-            await controller.ask(node_inputs.AddNode(node, labels, None, by, engine_taints(engine, section)))
-            return True
+            # Give a pilot node all its labels here, because its agent does not know them. The driver reports
+            # the labels of all other nodes in their hellos. The label of the engine shows other engines that
+            # the name is in use.
+            labels = {ENGINE_LABEL: engine}
+            if foreign.pilot:
+                labels = {**foreign.facts.labels, **engine_labels(engine, section)}
+            async with self._adding:
+                there = self._node(node)
+                if node in self.config.nodes or (there is not None and there.host is not None):
+                    log.error("engine %s: another node has the name %s; rename one of them", engine, node)
+                    return False
+                if there is not None and there.labels.get(ENGINE_LABEL, engine) != engine:
+                    return False  # Another engine has just added the name. The next look finds another name.
+                taints = engine_taints(engine, section)
+                await controller.ask(node_inputs.AddNode(node, labels, None, by, taints))
+                return True
 
         return NodeActions(
             add=add,

@@ -4,6 +4,7 @@ the engine, and removes temporary nodes that are gone.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
@@ -17,6 +18,8 @@ from wire.names import ENGINE_LABEL
 
 log = logging.getLogger("corral.engines")
 LOOKS_BEFORE_REMOVAL = 2
+HASH_DIGITS = 8
+_OTHER_CHARACTERS = re.compile("[^A-Za-z0-9._-]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,7 @@ class ForeignNodes:
     """The nodes of one engine, by Corral's names.
 
     1. A node that a look lists for the first time is added to the cluster, and a connection to it is opened.
-       Its name is the engine's name, a hyphen and the foreign name.
+       Its name is the engine's name, a hyphen and the foreign name (see `node_name`).
     2. A node that is drained in the engine, or whose engine is drained, is drained in Corral too. The reason
        begins with `engine NAME: `. Only a drain with such a reason is ended when the cause is over, so a
        drain by an operator of Corral stays.
@@ -73,9 +76,28 @@ class ForeignNodes:
         return sorted(self._nodes)
 
     def node_name(self, foreign: str) -> str:
-        """Return Corral's name for a node of the engine."""
-        name = re.sub("[^A-Za-z0-9._-]", "-", f"{self.engine}-{foreign}")[:63]
-        return checked_node_name(name)
+        """Return Corral's name for a node of the engine. No two nodes have the same name, and a node in the
+        cluster keeps its name, also after a restart of the controller.
+
+        1. The plain name is the engine's name, a hyphen and the foreign name, such as `slurm-n1`.
+        2. A node gets another name if its plain name is longer than a node's name may be, if it contains
+           other characters than a node's name, or if a node of another engine has this name. This other name
+           is the plain name, with such characters replaced, and a hash of both names.
+
+        Example: the node `b-c` of engine `a` is `a-b-c`. The node `c` of engine `a-b`, which appears later,
+        is `a-b-c-0f1d6f0b`.
+        """
+        plain = f"{self.engine}-{foreign}"
+        digest = hashlib.sha256(f"{self.engine}\n{foreign}".encode()).hexdigest()[:HASH_DIGITS]
+        hashed = checked_node_name(f"{_OTHER_CHARACTERS.sub('-', plain)[: 62 - HASH_DIGITS]}-{digest}")
+        if len(plain) > 63 or _OTHER_CHARACTERS.search(plain):
+            return hashed
+        there = self.actions.node(plain)
+        if there is None:
+            # Keep the other name of a node after the node of the other engine was removed.
+            return plain if self.actions.node(hashed) is None else hashed
+        owner = there.labels.get(ENGINE_LABEL) or there.facts.labels.get(ENGINE_LABEL)
+        return plain if owner in (None, self.engine) else hashed
 
     def foreign_name(self, name: str) -> str | None:
         node = self._nodes.get(name)
