@@ -139,8 +139,8 @@ def outcome_of(job: ForwardedJob, caller: str) -> Outcome | None:
         if job.queued_again:
             return Outcome(why=PREEMPTED_THERE, usage=usage)
         if job.started_at is not None:
-            ended_by = None if job.exit_code else job.signal or int(signal.SIGTERM)
-            return Outcome(job.exit_code, ended_by, usage=usage)
+            unknown = job.exit_code is None and job.signal is None
+            return Outcome(job.exit_code, int(signal.SIGTERM) if unknown else job.signal, usage=usage)
         ours = job.detail == f"cancelled by {caller}"
         return Outcome() if ours else Outcome(why=f"launch_failed: {job.detail} in the other cluster")
     word = _WORDS.get(Reason(job.reason), "")

@@ -100,6 +100,9 @@ def test_states(found: ForwardedJob, state: ForeignState, reason: str) -> None:
             Outcome(why="launch_failed: no directory"),
         ),
         (job(state=CANCELLED, reason="user", signal=15), Outcome(None, 15, usage=USED)),
+        (job(state=CANCELLED, reason="user"), Outcome(None, 15, usage=USED)),
+        (job(state=CANCELLED, reason="user", exit_code=3), Outcome(3, usage=USED)),
+        (job(state=CANCELLED, reason="user", exit_code=0), Outcome(0, usage=USED)),
         (job(state=CANCELLED, last_reason="preempted"), Outcome(why=PREEMPTED_THERE, usage=USED)),
         (job(state=CANCELLED, started_at=None, detail="cancelled by corral"), Outcome()),
         (
