@@ -124,14 +124,17 @@ class KubernetesEngine(ExecutionEngine):
             pods, pods_age = await self._pods.current()
             nodes, nodes_age = await self._nodes.current()
             others: list[OtherPod] = []
+            others_age = 0.0
             if self._options.count_others:
-                others, _ = await self._others.current()
+                others, others_age = await self._others.current()
         except KubeRefusal as refusal:
             raise EngineUnavailable(refusal.problem) from None
         self._names = frozenset(each.name for each in nodes)
         jobs = tuple(foreign_job(pod, self._names) for pod in pods if self._is_own(pod))
         chosen = [each for each in nodes if self._options.nodes.items() <= each.labels.items()]
-        return Seen(True, jobs, self._foreign_nodes(pods, chosen, others), max(pods_age, nodes_age))
+        return Seen(
+            True, jobs, self._foreign_nodes(pods, chosen, others), max(pods_age, nodes_age, others_age)
+        )
 
     def _foreign_nodes(
         self, pods: list[Mapping[str, Any]], nodes: list[KubeNode], others: list[OtherPod]

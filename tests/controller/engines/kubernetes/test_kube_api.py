@@ -5,17 +5,24 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from controller.engines.contract import EngineUnavailable
+from controller.engines.contract import EngineScope, EngineUnavailable
+from controller.engines.kubernetes import watched_list
 from controller.engines.kubernetes.kube_access import ClusterAccess
 from controller.engines.kubernetes.kube_api import KubeApi, KubeRefusal
+from controller.engines.kubernetes.kube_engine import KubernetesEngine
+from controller.engines.kubernetes.kube_options import KubernetesEngineType
 from controller.engines.kubernetes.watched_list import WatchedList
+from controller.engines.tags import prefix_of
 
 PATIENCE_S = 60.0
 
@@ -162,6 +169,54 @@ async def test_a_made_object_is_listed_at_once_and_a_removed_one_does_not_come_b
     await until(lambda: not script.answers)
     assert (await objects.current())[0] == ["b"]
     await objects.close()
+
+
+async def test_the_age_of_a_look_is_that_of_its_oldest_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The watches of Pods and of nodes get a bookmark, the watch of other Pods gets none."""
+    monkeypatch.setattr(watched_list, "FRESH_S", 1e9)
+    told, stay = asyncio.Event(), asyncio.Event()
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        if "watch" not in request.query:
+            return web.json_response(page(version="5"))
+        answer = web.StreamResponse()
+        await answer.prepare(request)
+        await (stay if request.path == "/api/v1/pods" else told).wait()
+        with suppress(ConnectionError):
+            await answer.write(json.dumps({"type": "BOOKMARK", "object": pod("", "6")}).encode() + b"\n")
+            await stay.wait()
+        return answer
+
+    app = web.Application()
+    app.router.add_route("GET", "/{path:.*}", handle)
+    async with TestServer(app) as started:
+        (tmp_path / "config").write_text(kubeconfig(str(started.make_url("/"))))
+        (tmp_path / "config").chmod(0o600)
+        scope = EngineScope("kube", prefix_of("0123456789abcdef"), str(tmp_path))
+        engine = KubernetesEngineType(kubeconfig=str(tmp_path / "config")).connect(scope)
+        assert isinstance(engine, KubernetesEngine)
+        await engine.look()
+        begun = time.monotonic()
+        told.set()
+        await until(lambda: engine._pods._heard > begun and engine._nodes._heard > begun)
+        passed = time.monotonic() - begun
+        assert (await engine.look()).age_s >= passed
+        stay.set()
+        await engine.close()
+
+
+def kubeconfig(server: str) -> str:
+    """A kubeconfig file for this address."""
+    return json.dumps(
+        {
+            "current-context": "main",
+            "clusters": [{"name": "c", "cluster": {"server": server}}],
+            "users": [{"name": "u", "user": {"token": "t"}}],
+            "contexts": [{"name": "main", "context": {"cluster": "c", "user": "u"}}],
+        }
+    )
 
 
 async def test_a_watch_that_breaks_is_replaced_by_a_list(server: tuple[Script, KubeApi]) -> None:
