@@ -83,9 +83,11 @@ def main(
     except KeyboardInterrupt:
         return exit_codes.INTERRUPTED
     except OSError as error:
-        # Usually a write to stdout has failed: the program that reads stdout has closed the pipe, or the disk
-        # is full. With CORRAL_DEBUG, this may be any OSError of the command. Replace stdout by /dev/null,
-        # because Python flushes stdout at exit, and a failed write would fail again.
+        if os.environ.get("CORRAL_DEBUG") and not isinstance(error, BrokenPipeError):
+            raise
+        # A write to stdout has failed: the program that reads stdout has closed the pipe, or the disk is
+        # full. Replace stdout by /dev/null, because Python flushes stdout at exit, and a failed write would
+        # fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return exit_codes.BROKEN_PIPE if isinstance(error, BrokenPipeError) else _explain(error)
 

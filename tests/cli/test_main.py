@@ -371,6 +371,15 @@ def test_unwritable_output_is_reported(fake: FakeController, ending: str, code: 
     assert "Traceback" not in done.stderr
 
 
+def test_debug_variable_shows_where_a_system_call_failed(corral: Corral) -> None:
+    words, place = ("config", "add", "lab", "http://127.0.0.1:1"), "/proc/nowhere"
+    usual = corral(*words, XDG_CONFIG_HOME=place)
+    assert (usual.returncode, "Traceback" in usual.stderr) == (1, False)
+    shown = corral(*words, XDG_CONFIG_HOME=place, CORRAL_DEBUG="1")
+    assert (shown.returncode, "Traceback" in shown.stderr) == (1, True)
+    assert "in mkdir" in shown.stderr
+
+
 def test_failed_job_does_not_stop_an_action_on_the_rest(fake: FakeController, corral: Corral) -> None:
     fake.put(job(1), job(2), job(3))
     fake.refused_jobs["2"] = Problem("not_allowed", "only bo may cancel job 2")
