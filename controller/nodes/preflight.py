@@ -80,7 +80,7 @@ async def preflight(
         place = (
             "login" if isinstance(error, AuthenticationFailed) else "connection" if checks else "reachable"
         )
-        checks.append(Check(place, "failed", str(error), _remedy(error, address)))
+        checks.append(Check(place, "failed", str(error), _remedy(error, address, reached=bool(checks))))
     except (asyncssh.Error, OSError) as error:
         checks.append(Check("connection", "failed", describe_error(error), "Try again."))
     ready = _all_passed(checks)
@@ -90,12 +90,14 @@ async def preflight(
     )
 
 
-def _remedy(error: CannotConnect, address: SshAddress) -> str:
+def _remedy(error: CannotConnect, address: SshAddress, *, reached: bool) -> str:
+    """Return what to do after a failed connection. `reached` is True if the host has answered before."""
     if isinstance(error, AuthenticationFailed):
         return error.remedy
-    return (
-        f"On the controller's machine, as the controller's user: does 'ssh {address.words()}' reach the host?"
-    )
+    here = "On the controller's machine, as the controller's user: does"
+    if reached:
+        return f"{here} 'ssh {address.words()} nvidia-smi' end? A GPU driver that hangs delays the checks."
+    return f"{here} 'ssh {address.words()}' reach the host?"
 
 
 def _reachable(connection: asyncssh.SSHClientConnection) -> Check:

@@ -18,6 +18,7 @@ from pathlib import Path
 import asyncssh
 import pytest
 
+from controller.nodes import preflight as preflights
 from controller.nodes.agent import bootstrap
 from controller.nodes.agent.zipapp import bundle
 from controller.nodes.link import LinkLost
@@ -145,6 +146,22 @@ async def test_login_that_runs_no_command_is_refused(
     assert (name, "does not run the agent's command" in found) == ("login", True)
     assert why in found
     assert f"'ssh -p {made.port} {made.user}@127.0.0.1 true'" in remedy
+
+
+async def test_time_out_after_the_host_has_answered_is_not_blamed_on_the_network(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = host()
+    made.rc("sleep 300\n")
+    name, remedy = "reachable", ""
+    for seconds in (2.0, 10.0, 50.0):  # because a busy machine needs long to connect
+        monkeypatch.setattr(preflights, "_RUN_S", seconds)
+        monkeypatch.setattr(bootstrap, "BOOTSTRAP_S", 2 * seconds)
+        if name == "reachable":
+            name, found, remedy = await refused(made)
+            assert found == f"no answer within {seconds:g} s"
+    assert name == "connection"
+    assert f"does 'ssh -p {made.port} {made.user}@127.0.0.1 nvidia-smi' end?" in remedy
 
 
 @pytest.mark.parametrize("shell", ["/bin/dash", "/bin/ksh", "/bin/zsh", "/bin/tcsh", "/usr/bin/fish"])
