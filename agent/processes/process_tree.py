@@ -192,8 +192,7 @@ def attempts_with_processes(spool: str, secret: str) -> set[str]:
     a record. `secret` is the HMAC key of the spool.
 
     A process counts if it is a supervisor, or if its mark proves the attempt (`MarkedProcess.proves`). A name
-    in the environment is not enough, because every process can set its own environment. The result also
-    contains the process name of a fork server, which is no attempt.
+    in the environment is not enough, because every process can set its own environment.
     """
     found = set()
     for name in os.listdir("/proc"):
@@ -203,13 +202,14 @@ def attempts_with_processes(spool: str, secret: str) -> set[str]:
             process = MarkedProcess(int(name))
             attempt = process.attempt(spool)
             if process.is_early(spool) and process.uid == os.geteuid():
-                # The process name of a supervisor is the name of its attempt, such as 42.1.
+                # The process name of a supervisor is the name of its attempt, such as 42.1. The other
+                # processes with this environment are fork servers.
                 found.add(_name(int(name)))
             elif attempt and process.proves(secret, attempt):
                 found.add(attempt)
         except OSError:
             continue  # Skip a process that ended during the scan or belongs to another user.
-    return found
+    return found - {FORK_SERVER_NAME}
 
 
 def _name(pid: int) -> str:

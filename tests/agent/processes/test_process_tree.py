@@ -65,6 +65,18 @@ def test_forked_child_before_exec_is_found_by_the_name_of_its_supervisor(tmp_pat
         early.kill()
 
 
+def test_fork_server_is_no_attempt() -> None:
+    """Fork servers and supervisors have the same environment, and differ in their process names."""
+    env = {**os.environ, "CORRAL_SPOOL": "/spool"}
+    for name, attempts in ((process_tree.FORK_SERVER_NAME, set()), ("42.1", {"42.1"})):
+        command = ["sh", "-c", f"printf {name} > /proc/self/comm; echo named; read -r _"]
+        with subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as early:
+            assert early.stdout is not None
+            assert early.stdout.readline() == b"named\n"
+            assert process_tree.attempts_with_processes("/spool", "") == attempts
+            early.kill()
+
+
 def test_any_process_name_in_stat_is_parsed(tmp_path: Path) -> None:
     program = tmp_path / ") R 1 1 ("
     program.symlink_to("/bin/sleep")
