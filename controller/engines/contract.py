@@ -236,8 +236,9 @@ class ExecutionEngine(ABC):
 
     @abstractmethod
     async def end(self, ref: Ref, grace_s: float) -> None:
-        """Ask the engine to end a foreign job: SIGTERM, then SIGKILL after `grace_s` seconds. A foreign job
-        that does not exist is no error.
+        """Ask the engine to end a foreign job: SIGTERM, then SIGKILL after `grace_s` seconds. The driver
+        calls end() again while the foreign job exists, also after a restart of the controller. `grace_s` is
+        the part of the grace time that is left. A foreign job that does not exist is no error.
         """
 
     @abstractmethod

@@ -115,7 +115,8 @@ class ContainerEngine(ExecutionEngine):
     1. ask() creates the container, and starts it if it was never started. The daemon refuses a second
        container of the same name, so a repeated ask() finds the first one. A container that has ended
        is not started again.
-    2. end() sends SIGTERM. If it is called again when the grace time is over, it sends SIGKILL.
+    2. end() sends SIGTERM at its first call. If it is called again when the grace time is over, it sends
+       SIGKILL.
     3. The daemon keeps an ended container with its exit code and output until forget() removes it. So proof()
        can show the end even if the daemon or the controller was down in the meantime.
     """
@@ -126,6 +127,7 @@ class ContainerEngine(ExecutionEngine):
     scope: EngineScope
     _api: DockerApi = field(init=False)
     _kill_at: dict[Ref, float] = field(default_factory=dict)
+    """When SIGKILL is due, for each container that SIGTERM was sent to."""
     _pulls: dict[str, asyncio.Task[str]] = field(default_factory=dict)
     """The tasks that pull images, by image. A task stays here after its end if the image could not be pulled;
     its result is then the reason.
@@ -162,8 +164,9 @@ class ContainerEngine(ExecutionEngine):
 
     async def end(self, ref: Ref, grace_s: float) -> None:
         now = time.monotonic()
-        kill_at = self._kill_at.setdefault(ref, now + grace_s)
-        number = "SIGTERM" if now < kill_at else "SIGKILL"
+        kill_at = self._kill_at.get(ref)
+        number = "SIGTERM" if kill_at is None or now < kill_at else "SIGKILL"
+        self._kill_at[ref] = now + grace_s if kill_at is None else min(kill_at, now + grace_s)
         try:
             await self._api.call("POST", f"/containers/{ref}/kill", {"signal": number})
         except ApiRefusal as refusal:

@@ -61,20 +61,19 @@ class AttemptRequests:
 
     def make_due(self, *, breaker_open: bool) -> None:
         """Make the request that each attempt needs next, and write records that have changed. While the
-        circuit breaker is open, only finish the attempts whose end is known.
+        circuit breaker is open, make no request and end no attempt: the engine cannot give the logs of an
+        attempt, its nodes are disconnected, and it may later prove how the attempt has ended.
         """
         if not self._journal.may_act():
             return
         now, losses = self._journal.now(), self._rules.losses
-        for attempt in self._attempts:
+        for attempt in self._attempts if not breaker_open else ():
             if self._runner.is_busy(attempt.record.tag):
                 continue
             verdict = attempt.verdict(None, losses, now)
             step = attempt.next_step(losses, now)
             if verdict is not None and step is None:
                 self._run(attempt, self._finish(attempt, verdict))
-            elif breaker_open:
-                continue
             elif step is NextStep.ASK:
                 self._run(attempt, self._ask(attempt))
             elif step is NextStep.END:
@@ -141,9 +140,10 @@ class AttemptRequests:
 
     async def _end(self, attempt: ForeignAttempt) -> None:
         # Call end() again after the grace time, because an engine may accept the request and not end the job.
-        grace = attempt.record.grace_s
-        attempt.end_at = self._journal.now() + max(grace, self._rules.interval_s)
-        await self._runner.answer(self._engine.end(attempt.record.ref, grace))
+        now, record = self._journal.now(), attempt.record
+        left = record.grace_s if record.kill_at is None else max(0.0, record.kill_at - now)
+        attempt.end_at = now + max(left, self._rules.interval_s)
+        await self._runner.answer(self._engine.end(record.ref, left))
 
     async def _prove(self, attempt: ForeignAttempt) -> None:
         outcome = await self._runner.answer(self._engine.proof(attempt.record.ref, attempt.record.tag))

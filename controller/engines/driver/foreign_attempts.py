@@ -68,6 +68,8 @@ class AttemptRecord:
     usage: Usage | None = None
     stop_why: str = ""
     grace_s: float = 10.0
+    kill_at: float | None = None
+    """When the grace time of a stopped attempt is over."""
     settled: bool = False
     forgotten: bool = False
 
@@ -283,7 +285,10 @@ class ForeignAttempt:
         """
         if self.record.stop_why and self.record.grace_s <= grace_s:
             return False
-        self.record = replace(self.record, stop_why=self.record.stop_why or why, grace_s=grace_s)
+        before = self.record.kill_at
+        kill_at = now + grace_s if before is None else min(before, now + grace_s)
+        why = self.record.stop_why or why
+        self.record = replace(self.record, stop_why=why, grace_s=grace_s, kill_at=kill_at)
         self.end_at = now
         return True
 

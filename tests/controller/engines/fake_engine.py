@@ -63,7 +63,10 @@ class World:
     initial: ForeignState = ForeignState.RUNNING
     asks: list[tuple[str, bool]] = field(default_factory=list)
     ends: list[str] = field(default_factory=list)
+    graces: list[float] = field(default_factory=list)
+    """The grace time of each end()."""
     forgotten: list[str] = field(default_factory=list)
+    logs_read: list[str] = field(default_factory=list)
     looks: int = 0
     number: int = 0
 
@@ -129,6 +132,7 @@ class FakeEngine(ExecutionEngine):
 
     async def end(self, ref: Ref, grace_s: float) -> None:
         self.world.ends.append(ref)
+        self.world.graces.append(grace_s)
         if not self.world.ignores_end and any(each.ref == ref for each in self.world.jobs):
             self.world.finish(ref, Outcome(signal=15))
 
@@ -140,6 +144,7 @@ class FakeEngine(ExecutionEngine):
         self.world.jobs = [each for each in self.world.jobs if each.ref != ref]
 
     async def logs(self, ref: Ref, stream: str, *, follow: bool) -> AsyncIterator[bytes]:
+        self.world.logs_read.append(ref)
         yield f"{ref} {stream}\n".encode()
 
     def script(self, task: Task, tag: str) -> str:

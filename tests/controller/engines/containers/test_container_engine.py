@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import getpass
 import os
+import signal
 import stat
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -83,6 +84,30 @@ async def test_a_container_that_was_never_started_is_ended(daemon: DockerDaemon)
     assert (await engine.look()).jobs == ()
     await engine.end(found.ref, 1.0)
     await engine.close()
+
+
+async def test_the_first_signal_is_sigterm_also_without_a_grace_time(
+    daemon: DockerDaemon, tmp_path: Path
+) -> None:
+    engine = engine_on(daemon, mount_roots=(str(tmp_path),))
+    trap = f"trap 'echo caught > {tmp_path}/caught' TERM; touch {tmp_path}/ready; while :; do sleep 0.1; done"
+    os.chmod(tmp_path, 0o777)
+    made = task(1, "sh", "-c", trap, mounts=(str(tmp_path),))
+    ref = await engine.ask(made, tag(1), again=False)
+    await there(tmp_path / "ready")
+    await engine.end(ref, 0.0)
+    await there(tmp_path / "caught")
+    assert await engine.proof(ref, tag(1)) is None
+    await engine.end(ref, 0.0)
+    assert (await proof(engine, ref, 1)).signal == signal.SIGKILL
+    await engine.close()
+
+
+async def there(path: Path) -> None:
+    """Wait until the file exists."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not path.exists():
+            await asyncio.sleep(0.05)
 
 
 async def test_an_end_while_the_daemon_is_down_is_proven_later(daemon: DockerDaemon, tmp_path: Path) -> None:

@@ -171,6 +171,20 @@ async def test_7_an_end_without_effect_is_repeated(rig: Rig) -> None:
     assert set(rig.world.ends) == {ref}
 
 
+async def test_a_restart_does_not_begin_the_grace_time_of_a_stopped_job_anew(rig: Rig) -> None:
+    await running(rig)
+    rig.world.ignores_end = True
+    rig.send(Stop(1, 1, 10 * INTERVAL, "cancelled"))
+    await rig.settle()
+    for left in (6, 0):
+        rig.now += 4 * INTERVAL if left else 6 * INTERVAL
+        await rig.restart()
+        await rig.driver.run_round()
+        await rig.settle()
+        assert rig.world.graces[-1] == left * INTERVAL
+    assert rig.world.graces == [10 * INTERVAL, 6 * INTERVAL, 0.0]
+
+
 async def test_8_requeued_there_under_the_same_name(rig: Rig) -> None:
     ref = await running(rig)
     rig.world.change(ref, ForeignState.WAITING, "BeginTime", "gpu")
@@ -435,6 +449,31 @@ async def test_24_an_exit_record_that_never_comes_is_no_success(rig: Rig) -> Non
     assert ended is not None
     assert ended.code is None
     assert ended.why.startswith("supervisor_lost: ")
+
+
+async def test_no_log_is_read_while_the_breaker_is_open(tmp_path: Path) -> None:
+    """The end of a job is decided when the engine answers again: it may then prove the end."""
+    rig = Rig(tmp_path / "fake", breaker_failures=1)
+    await rig.round()
+    rig.connect()
+    ref = await running(rig)
+    rig.world.finish(ref, None)
+    await rig.round()
+    [attempt] = rig.driver.attempts
+    attempt.retry_at = rig.now + 2 * PROOF_S  # as after a request for the proof that has failed
+    rig.world.look_fails = "unable to contact the controller"
+    await rig.rounds(int(PROOF_S / INTERVAL) + 2)
+    assert rig.driver.breaker.is_open
+    assert rig.world.logs_read == []
+    rig.world.look_fails = ""
+    rig.world.outcomes[ref] = Outcome(code=5)
+    rig.now += 300
+    await rig.round()
+    rig.connect()
+    ended = rig.ended(1)
+    assert ended is not None
+    assert (ended.code, ended.why) == (5, "")
+    assert rig.world.logs_read == [ref, ref]
 
 
 async def test_25_orphans_are_ended_after_two_looks(rig: Rig) -> None:
