@@ -64,7 +64,8 @@ class StepRelay:
     and the answers back.
 
     1. OpenTask or RunTask from A: if one attempt runs on both nodes, open a command on the target as `corral
-       exec` does. The dictionary `_tasks` maps (A, request number of A) to the command on the target.
+       exec` does. The dictionary `_tasks` maps (A, request number of A) to the command on the target. While
+       a node of the job has not reported its start, srun gets TaskAway and sends RunTask again.
     2. ShellInput, ShellTaken, ShellSignal and CloseShell of A are sent to the target with the target's
        request number. Output and end of the command are sent to A with the request number of A.
     3. StepCall from A: pass the call to the first node of the job, and the answer back to A.
@@ -153,6 +154,10 @@ class StepRelay:
         if member is None or member.ended_at is not None or link is None:
             refuse(f"job {job.label} does not run on {frame.node}")
             return
+        if job.state is JobState.SCHEDULED:
+            # The first node may have started srun before the report of the last node has arrived.
+            postpone(f"job {job.label} has not started on all of its nodes")
+            return
         key = (node, frame.request)
         asking = self._session(node)
 
@@ -232,9 +237,10 @@ class StepRelay:
         return call
 
     def _attempt(self, node: str, number: int, attempt: int) -> Job | None:
-        """Return the job if this attempt of the job runs on the node, and None otherwise."""
+        """Return the job if this attempt of the job runs or starts on the node, and None otherwise."""
         job = self._job_of(number)
-        if job is None or job.attempt != attempt or job.state is not JobState.RUNNING:
+        placed = job is not None and job.state in (JobState.SCHEDULED, JobState.RUNNING)
+        if job is None or job.attempt != attempt or not placed:
             return None
         member = job.members.get(node)
         return job if member is not None and member.ended_at is None else None

@@ -8,13 +8,14 @@ from dataclasses import replace
 
 import pytest
 
+from controller.core.model.inputs import agent_inputs
 from controller.nodes import step_relay
 from controller.nodes.link import NodeAway
 from controller.nodes.step_relay import MAX_UNREAD_INPUT, RelayedTask, StepRelay, TaskAnswer
 from tests.engine_harness import EngineHarness, default_pipeline, spec
 from wire.agent.frames import ControllerFrame
 from wire.agent.orders import CloseShell, OpenShell, ShellInput
-from wire.agent.reports import ShellEnded, ShellOutput
+from wire.agent.reports import AttemptStatus, ShellEnded, ShellOutput
 from wire.agent.steps import InputTaken, OpenTask, RunTask, StepCall, StepNumber, TaskAway
 from wire.job.steps import Step
 
@@ -151,6 +152,26 @@ def test_a_task_on_a_node_that_is_away_is_postponed(cluster: tuple[StepRelay, di
         TaskAway(7, "the node is away"),
         ShellEnded(8, error="the node is away"),
     ]
+
+
+def test_a_task_waits_until_each_node_has_reported_its_start() -> None:
+    """The script of the first node may run srun before the report of the second node has arrived."""
+    harness = EngineHarness(default_pipeline())
+    for name in ("n1", "n2"):
+        harness.join(name)
+    job = harness.submit(spec(16, nodes=2))
+    harness.tick()
+    links = {name: Link() for name in ("n1", "n2")}
+    relay = StepRelay(lambda number: harness.state.jobs.get(number), links)  # type: ignore[arg-type]
+    harness.tell(agent_inputs.AgentReported("n1", AttemptStatus(job, 1, pid=100, started_at=harness.now)))
+    relay.take("n1", RunTask(7, job, 1, "n2", "a.0", ("true",)))
+    assert links["n1"].sent == [TaskAway(7, "job 1 has not started on all of its nodes")]
+    assert links["n2"].tasks == []
+    relay.take("n2", StepCall(8, job, 1, Step()))
+    assert [type(frame) for frame in links["n1"].sent[1:]] == [StepCall]
+    harness.tell(agent_inputs.AgentReported("n2", AttemptStatus(job, 1, pid=100, started_at=harness.now)))
+    relay.take("n1", RunTask(7, job, 1, "n2", "a.0", ("true",)))
+    assert [task.order.task for task in links["n2"].tasks] == ["a.0"]
 
 
 def test_input_for_a_node_that_reads_too_slowly_is_stopped(
