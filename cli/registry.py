@@ -104,6 +104,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "Verify, back up, restore and compact the controller's database.",
     ),
     "whoami": ("cli.commands.access.whoami", "Show your user, your role and the limits of your token."),
+    "login": ("cli.commands.access.login", "Log in with the identity provider of the site."),
+    "logout": ("cli.commands.access.login:logout_app", "End the session of 'corral login'."),
     "token": ("cli.commands.access.token", "Create, list and revoke API tokens."),
     "controllers": (
         "cli.commands.service.controllers",

@@ -185,7 +185,18 @@ def _last_of(path: Path) -> int:
 
 
 SECRET = frozenset(
-    {"arguments", "command", "data", "digest", "env", "environment", "script", "text", "variables"}
+    (
+        "arguments",
+        "command",
+        "data",
+        "digest",
+        "env",
+        "environment",
+        "id_token",
+        "script",
+        "text",
+        "variables",
+    )
 )
 """The fields of requests and of jobs that may contain secrets. The audit log has only their names."""
 

@@ -12,6 +12,7 @@ from pydantic import PrivateAttr
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from controller.config.key_positions import DELIMITER, PREFIX, Source
+from controller.config.tables.access import AccessSection
 from controller.config.tables.engines import EngineName, EngineSection
 from controller.config.tables.failures import FailuresSection
 from controller.config.tables.fields import Name, NodeName
@@ -33,7 +34,6 @@ from controller.config.tables.policy.scheduler import (
 from controller.config.tables.projects import BudgetsSection, ProjectSection
 from controller.config.tables.queues import QueueSection
 from controller.config.tables.service import (
-    AccessSection,
     ApiSection,
     ClusterSection,
     ControllerSection,

@@ -56,6 +56,7 @@ from controller.registry.checks.config_checks import filter_problems, unfiltered
 from controller.registry.checks.notify_checks import notify_problems
 from controller.registry.engines import engine_problems, pool_nodes
 from controller.registry.hours import timetable_of
+from controller.registry.identity import identity_type
 from controller.registry.limits import ceilings_of, raised_open_projects
 from controller.registry.plugin_classes import (
     METHODS,
@@ -241,6 +242,11 @@ def build_pipeline(config: Config) -> Pipeline:
     rules = QuotaConfig()
     try:
         rules = build_rules(config, maker.breaker)
+    except ConfigRefused as refused:
+        maker.problems.extend(refused.problems)
+    try:
+        if config.access.oidc is not None:
+            identity_type(config, config.access.oidc)
     except ConfigRefused as refused:
         maker.problems.extend(refused.problems)
     pipeline = Pipeline(

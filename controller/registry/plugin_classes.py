@@ -37,6 +37,7 @@ METHODS = {
     "metrics": ("collect",),
     "hook": ("on_placed",),
     "engine": ("connect",),
+    "identity": ("connect",),
 }
 """The methods that a plugin of each kind must have. The entry-point group of a kind is `corral.<kind>`."""
 

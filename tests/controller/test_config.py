@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from controller.config import Config, ConfigProblem, ConfigRefused, load, render
 from controller.config.key_positions import Key, locate
+from controller.config.tables.access import AccessSection
 from controller.config.tables.limits import LimitSection, LimitsSection
 from controller.config.tables.policy.scheduler import QuotaSection
-from controller.config.tables.service import AccessSection
 from controller.plugins.quotas.local import LocalQuotas, QuotaTable
 from controller.registry import build_pipeline
 from wire.cluster.hosts import HostSpec

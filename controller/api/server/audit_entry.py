@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from controller.access.audit_log import without_secrets
-from controller.api.server.access import Ability, Caller
+from controller.api.server.access import PUBLIC, Ability, Caller
 from controller.api.server.request import Route
 from controller.core.state.state import State
-from wire.api.service.access import AuditRecord
+from wire.api.service.access import AuditRecord, LoginAnswer
 from wire.codec import dumps, encode
 
 USUAL = {"", None, False}
@@ -38,7 +38,8 @@ class AuditedRequest:
         route = self.route
         if route is None:
             return False
-        return route.needs.changes or (route.needs.can is Ability.OUTPUT and self.of_other)
+        logs_in = route.needs is PUBLIC and route.method != "GET"
+        return logs_in or route.needs.changes or (route.needs.can is Ability.OUTPUT and self.of_other)
 
     def entry(
         self, state: State, method: str, address: str, status: int, problem: str, at: float
@@ -114,9 +115,12 @@ def _is_usual(value: Any) -> bool:
 
 
 def _result(answer: Any) -> dict[str, Any]:
-    """Return the ids of the jobs that a submit made, or that a request about many jobs has changed."""
+    """Return the ids of the jobs that a submit made, or that a request about many jobs has changed; or the
+    user of a login."""
     if isinstance(ids := getattr(answer, "ids", None), tuple):
         return {"jobs": list(ids[:50]), "count": len(ids)}
     if isinstance(done := getattr(answer, "done", None), tuple):
         return {"jobs": [each.label for each in done[:50]], "count": len(done)}
+    if isinstance(answer, LoginAnswer):
+        return {"token": answer.token.id, "user": answer.token.user}
     return {}

@@ -12,17 +12,19 @@ import secrets
 import socket
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from controller.access import token_text
+from controller.access.identity_providers import Logins
 from controller.access.token_text import Mistyped
-from controller.api.server.access import Ability, Caller, Role, lower, submit_refusal, within
+from controller.api.server.access import RANKS, Ability, Caller, Role, lower, submit_refusal, within
 from controller.api.server.errors import Rejected, rejected
 from controller.config import Config
+from controller.config.tables.access import OidcRule, OidcSection
 from controller.core.model.tokens import ROBOT, SESSION, TokenRecord
 from controller.core.state.tokens import Tokens
 from wire import trusted_paths
@@ -61,6 +63,7 @@ class Identity:
         now: Callable[[], float] = time.time,
     ) -> None:
         self._config = config
+        self.logins = Logins()
         self._tokens = tokens
         self._now = now
         self.uses: dict[str, tuple[float, str]] = {}
@@ -158,7 +161,29 @@ class Identity:
             caller = within(caller, frozenset(map(Ability, robot.can)), frozenset(robot.projects) or None)
         elif record.role:
             caller = replace(caller, role=lower(caller.role, Role(record.role)))
+        if record.kind == SESSION:
+            caller = self.in_groups(caller, record.groups)
         return replace(within(caller, can, projects), makes_tokens=record.kind == SESSION)
+
+    def in_groups(self, caller: Caller, groups: Sequence[str]) -> Caller:
+        """Return the caller with the rights that the rules of [access.oidc] give to these groups.
+
+        The rules are read again for each request, so that a change of scheduler.toml applies at once. Without
+        rules, the user has the role that [access] gives. With rules, the caller has the highest role of the
+        rules that match, and the projects of these rules together. Raise Rejected if no rule matches.
+        """
+        section = self._config().access.oidc
+        if section is None:
+            raise _unauthorized("this controller has no login with an identity provider any more")
+        if not section.rules:
+            return caller
+        matching = matching_rules(section, groups)
+        if not matching:
+            raise _unauthorized("no rule of [access.oidc] is for a group of this user")
+        role = max((Role(each.role) for each in matching), key=RANKS.__getitem__)
+        every = any(not each.projects for each in matching)
+        projects = None if every else frozenset(name for each in matching for name in each.projects)
+        return replace(caller, role=role, projects=projects)
 
     def _operated(self, user: str) -> frozenset[str]:
         return frozenset(name for name, each in self._config().projects.items() if user in each.operators)
@@ -185,6 +210,16 @@ class Identity:
         if refused is not None:
             raise Rejected(refused)
         return user
+
+
+def matching_rules(section: OidcSection, groups: Sequence[str]) -> list[OidcRule]:
+    """Return the rules for these groups. The rules of group "*" are for every user."""
+    return [each for each in section.rules if each.group == "*" or each.group in groups]
+
+
+def is_user_name(text: str) -> bool:
+    """Return whether the text has the form of a user name."""
+    return _USER_NAME.fullmatch(text) is not None
 
 
 def _unauthorized(message: str) -> Rejected:

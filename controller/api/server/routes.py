@@ -6,7 +6,7 @@ import urllib.parse
 from collections.abc import Mapping
 from dataclasses import replace
 
-from controller.api.handlers.access import audit, certificate_authority, tokens
+from controller.api.handlers.access import audit, certificate_authority, login, tokens
 from controller.api.handlers.jobs import (
     bulk_orders,
     exec_sessions,
@@ -401,6 +401,8 @@ ROUTES = (
     ),
     Route("GET", "/v1/ca", PUBLIC, certificate_authority.show, "application/x-pem-file", refuses=(404,)),
     Route("GET", "/v1/audit", admin("read the audit log", changes=False), audit.show, query=(AFTER, LIMIT)),
+    Route("GET", "/v1/login", PUBLIC, login.show, refuses=(404,)),
+    Route("POST", "/v1/login", PUBLIC, login.log_in, status=201, refuses=(404, 409, 507), slow=True),
     Route("GET", "/v1/whoami", ANYONE, tokens.whoami),
     Route("GET", "/v1/tokens", LIST_TOKENS, tokens.listing),
     Route("POST", "/v1/tokens", TOKENS, tokens.create, status=201, refuses=(404, 409, 507)),

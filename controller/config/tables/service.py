@@ -11,7 +11,6 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from controller.config.tables.fields import AbsolutePath, Name, PlainPath, Plugin, Section
-from controller.config.tables.limits import LimitsSection
 
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):(\d{1,5})")
 
@@ -101,39 +100,6 @@ class QuestionsSection(Section):
     budget_s: float = Field(2.0, ge=0.1, le=60)
     longest_s: float = Field(10.0, ge=0.1, le=600)
     memory_mib: int = Field(1_024, ge=64, le=1 << 20)
-
-
-class RobotSection(Section):
-    """A robot: a program that calls the API with tokens of its own, and that cannot log in. Its jobs run as
-    the account `user`.
-    """
-
-    user: Name
-    role: Literal["viewer", "user", "operator"] = "user"
-    can: list[Literal["read", "output", "submit", "change", "exec", "operate"]] = ["read", "submit"]
-    projects: list[Name] = []
-
-
-class AuditSection(Section):
-    """The files of the audit log, and the syslog that gets its entries."""
-
-    file_mib: float = Field(16.0, ge=0.001, le=10_000)
-    files: int = Field(20, ge=1, le=10_000)
-    syslog: AbsolutePath = ""
-
-
-class AccessSection(Section):
-    """Sets the users that are operators, the robots, and the actions that other users may take. Root and the
-    user of the controller may do everything.
-    """
-
-    operators: list[Name] = []
-    others: Literal["submit", "view"] = "submit"
-    robots: dict[Name, RobotSection] = {}
-    audit: AuditSection = AuditSection()
-    token_days: float = Field(365.0, gt=0, le=3_650)
-    tokens_per_user: int = Field(100, ge=1, le=10_000)
-    limits: LimitsSection = LimitsSection()
 
 
 class PluginsSection(Section):

@@ -7,7 +7,7 @@ from controller.core.model.dataclass import dataclass
 USER, ROBOT, SESSION = "user", "robot", "session"
 KINDS = (USER, ROBOT, SESSION)
 """The kinds of tokens: made by a user, made by an admin for a robot, and made by a login. Only with a token
-of a login, a caller may create further tokens. No command makes such a token yet.
+of a login, a caller may create further tokens.
 """
 
 FORGET_S = 7 * 86_400.0
@@ -33,6 +33,9 @@ class TokenRecord:
     role: str = ""
     """The highest role that the token gives; empty for the role of the user. A robot's role is in
     [access.robots].
+    """
+    groups: tuple[str, ...] = ()
+    """The groups of the user at the identity provider when the user logged in; only for a token of a login.
     """
 
     def is_valid(self, now: float) -> bool:

@@ -267,6 +267,8 @@ def test_every_command_with_output_is_tested() -> None:
         "reserve",
         "admin",
         "mcp",
+        "login",
+        "logout",
         "slurm",
     }
     assert {each.split()[0] for each in SHOWN} | others >= {*COMMANDS}

@@ -73,6 +73,37 @@ class TokenMade:
 
 
 @dataclass(frozen=True)
+class LoginOffer:
+    """The identity provider at which people log in (OpenID Connect, device authorisation grant)."""
+
+    provider: str
+    issuer: str
+    client_id: str
+    scopes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class LoginRequest:
+    """A login: the ID token of the identity provider, and the nonce that the client has sent to the provider.
+    The nonce counts only if the ID token has one.
+    """
+
+    id_token: str
+    nonce: str = ""
+    name: str = "login"
+
+
+@dataclass(frozen=True)
+class LoginAnswer:
+    """A session: its token with its text, the role of the user, and the groups whose rules have matched."""
+
+    token: TokenView
+    text: str
+    role: str
+    groups: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class TokenList:
     tokens: tuple[TokenView, ...]
 

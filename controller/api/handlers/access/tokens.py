@@ -85,7 +85,7 @@ async def create(call: Call, request: TokenRequest) -> TokenMade:
         role=role,
     )
     await call.ask(access_inputs.CreateToken(record, access.tokens_per_user))
-    return TokenMade(_view(call, record), made.text)
+    return TokenMade(view_of(call, record), made.text)
 
 
 async def listing(call: Call) -> TokenList:
@@ -93,7 +93,7 @@ async def listing(call: Call) -> TokenList:
     await call.daemon.settled()
     records = call.daemon.state.tokens.by_id.values()
     shown = [each for each in records if _may_see(call, each)]
-    return TokenList(tuple(_view(call, each) for each in sorted(shown, key=lambda each: each.made_at)))
+    return TokenList(tuple(view_of(call, each) for each in sorted(shown, key=lambda each: each.made_at)))
 
 
 async def revoke(call: Call) -> TokenView:
@@ -104,7 +104,7 @@ async def revoke(call: Call) -> TokenView:
         hint = "'corral token list' shows your tokens."
         raise rejected("not_found", "there is no such token", "token", hint)
     await call.ask(access_inputs.RevokeToken(record.id, call.caller.user))
-    return _view(call, record)
+    return view_of(call, record)
 
 
 def _may_see(call: Call, record: TokenRecord) -> bool:
@@ -114,7 +114,7 @@ def _may_see(call: Call, record: TokenRecord) -> bool:
     return record.user == caller.user and record.kind in (USER, SESSION)
 
 
-def _view(call: Call, record: TokenRecord) -> TokenView:
+def view_of(call: Call, record: TokenRecord) -> TokenView:
     used_at, used_from = call.identity.uses.get(record.id, (None, ""))
     return TokenView(
         record.id,

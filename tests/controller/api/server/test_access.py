@@ -144,7 +144,7 @@ def test_route_without_a_permission_cannot_be_made() -> None:
 
 def test_read_only_session_may_read_as_before_and_change_nothing() -> None:
     allowed = [(each.method, each.path) for each in ROUTES if not each.needs.changes]
-    questions = ["/v1/jobs/preview", "/v1/what-if", "/v1/workloads/preview"]
+    questions = ["/v1/jobs/preview", "/v1/login", "/v1/what-if", "/v1/workloads/preview"]
     assert sorted(path for method, path in allowed if method != "GET") == questions
     refused = [each.path for each in ROUTES if each.method == "GET" and each.needs.changes]
     assert refused == ["/v1/shells/{shell}"]
@@ -175,6 +175,7 @@ def test_viewers_are_refused_every_route_that_changes_state() -> None:
         if route.method != "GET" and refusal(route.needs, viewer, Owner(ADA)) is None
     ]
     assert sorted(open_to_viewers) == [
+        "/v1/login",
         "/v1/shells/{shell}/input",
         "/v1/tokens",
         "/v1/tokens/{token}/revoke",

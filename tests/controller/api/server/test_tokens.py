@@ -30,6 +30,8 @@ from wire.names import JobState
 
 OWN = pwd.getpwuid(os.geteuid()).pw_name
 
+OIDC = {"issuer": "https://login.example.org", "client_id": "corral"}
+
 
 @pytest.fixture
 async def lab() -> AsyncIterator[RunningController]:
@@ -203,7 +205,9 @@ async def test_revocation_and_expiry_end_open_streams(lab: RunningController) ->
 async def test_reload_takes_rights_from_open_sessions_and_streams(tmp_path: Path) -> None:
     """Ada is an operator. She follows the output of Bo's job, and runs a command in the job."""
     async with start_controller(
-        access={"operators": ["ada"]}, projects={"vision": {}}, api={"listen": "127.0.0.1:0"}
+        access={"operators": ["ada"], "oidc": OIDC},
+        projects={"vision": {}},
+        api={"listen": "127.0.0.1:0"},
     ) as api:
         api.daemon.agents.open(
             LocalLink("here", HostSpec("", spool=str(tmp_path / "spool"), gpus="none", run_as_self=True))
