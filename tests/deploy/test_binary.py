@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import select
 import shutil
 import subprocess
@@ -13,6 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from cli.registry import COMMANDS
+from cli.slurm.programs import PROGRAMS
+from tests.clients.real_slurm import free_ports
 from tests.controller.nodes import openssh_server
 from tests.deploy import bare_root
 from tests.deploy.bare_root import ENVIRONMENT, BareRoot
@@ -30,6 +34,18 @@ socket = "/run/corral.sock"
 link = "local"
 gpus = "simulated:8xH100"
 run_as_self = true
+"""
+TLS = """
+[controller]
+state_dir = "/srv/tls"
+socket = "/run/tls.sock"
+
+[api]
+listen = "127.0.0.1:{port}"
+tls = "auto"
+
+[engines.kube]
+type = "kubernetes"
 """
 URL = {"CORRAL_URL": "unix:///run/corral.sock"}
 
@@ -76,6 +92,59 @@ def test_job_runs_explains_itself_and_ends(root: BareRoot) -> None:
     corral(root, "job", "cancel", job)
     until(lambda: "CANCELLED" in corral(root, "job", "show", job), root)
     assert "The store has no errors." in corral(root, "admin", "verify")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_command_prints_its_help(root: BareRoot, name: str) -> None:
+    """The module of a command is imported only when the command runs."""
+    done = root.run("corral", name, "--help", check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"Usage: corral {name}")
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_command_of_slurm_prints_its_help(root: BareRoot, name: str) -> None:
+    done = root.run("corral", "slurm", name, "--help", check=False)
+    assert "Traceback" not in done.stderr
+    assert done.stdout.startswith(f"Usage: {name}") or f"Corral has no {name}" in done.stderr
+
+
+def test_engine_types_are_known(root: BareRoot) -> None:
+    """Engine types are loaded by entry points."""
+    for name in ("docker", "kubernetes", "pbs", "slurm"):
+        (root.path / "srv/engines.toml").write_text(f'[engines.x]\ntype = "{name}"\n')
+        assert "no problem" in corral(root, "config", "check", "/srv/engines.toml")
+    for name in ("corral", "ec2", "http-function", "ipmi", "lambda", "redfish"):
+        (root.path / "srv/engines.toml").write_text(f'[engines.x]\ntype = "{name}"\n')
+        done = root.run("corral", "config", "check", "/srv/engines.toml", check=False)
+        assert (done.returncode, "is missing" in done.stderr) == (2, True), done
+
+
+def test_tls_tokens_engines_and_controllers(root: BareRoot) -> None:
+    """A controller with its own certificate authority, and a client that pins it."""
+    [port] = free_ports(1)
+    (root.path / "srv/tls.toml").write_text(TLS.format(port=port))
+    root.start("corral", "controller", "--config", "/srv/tls.toml", log="srv/tls-log")
+    own = {"CORRAL_URL": "unix:///run/tls.sock"}
+
+    def answers() -> bool:
+        return root.run("corral", "token", "list", more=own, check=False).returncode == 0
+
+    until(answers, root)
+    made = root.run("corral", "token", "create", "laptop", more=own).stdout
+    assert "laptop" in root.run("corral", "token", "list", more=own).stdout
+    address = {"CORRAL_URL": f"https://127.0.0.1:{port}", "CORRAL_TOKEN": made.strip()}
+    refused = root.run("corral", "whoami", more=address, check=False)
+    assert refused.returncode != 0, "nothing trusts the authority of the controller yet"
+    trusted = {**address, "CORRAL_CA": "/srv/tls/tls/ca.pem"}
+    assert "root" in root.run("corral", "whoami", more=trusted).stdout
+    fingerprint = re.findall(r"SHA256:\w+", (root.path / "srv/tls-log").read_text())[0]
+    root.run("corral", "config", "trust", address["CORRAL_URL"], "--fingerprint", fingerprint)
+    assert "root" in root.run("corral", "whoami", more=address).stdout
+    assert "kubernetes" in root.run("corral", "engines", more=own).stdout
+    tested = root.run("corral", "engines", "test", "kube", more=own, check=False)
+    assert "/.kube/config cannot be read" in tested.stdout
+    assert "leader" in root.run("corral", "controllers", more=own).stdout
 
 
 def test_demo_runs_to_its_end(root: BareRoot) -> None:
