@@ -91,17 +91,16 @@ def filled(text: str, values: Values) -> str:
     return _PLACEHOLDER.sub(value, text)
 
 
-def pairs(jobs: Sequence[Values], others: Sequence[Values]) -> tuple[tuple[int, ...], ...] | None:
+def pairs(jobs: Sequence[Values], others: Sequence[Values]) -> tuple[tuple[int, ...], ...]:
     """Return, for each job in `jobs`, the indices of the matching jobs in `others`. Two jobs match if all
-    their common variables (apart from index and task) have the same values. Return None if there are no
-    common variables, or if a job in `jobs` has no matching job.
+    their common variables (apart from index and task) have the same values. Return an empty tuple if there
+    are no common variables.
     """
     ours = [name for name in (jobs[0] if jobs else {}) if name not in RESERVED or name == "run"]
     common = [name for name in ours if others and name in others[0]]
     if not common:
-        return None
+        return ()
     places: dict[tuple[str, ...], list[int]] = {}
     for number, other in enumerate(others):
         places.setdefault(tuple(other[name] for name in common), []).append(number)
-    found = tuple(tuple(places.get(tuple(job[name] for name in common), ())) for job in jobs)
-    return found if all(found) else None
+    return tuple(tuple(places.get(tuple(job[name] for name in common), ())) for job in jobs)

@@ -142,12 +142,14 @@ class _Reader:
         self._error(place, f"{place[-1]} must be a table")
         return {}
 
-    def _number(self, place: Path, keys: Mapping[str, Any], key: str, default: int | None) -> int | None:
+    def _number(
+        self, place: Path, keys: Mapping[str, Any], key: str, default: int | None, least: int = 1
+    ) -> int | None:
         value = keys.get(key, default)
         if key in keys and (
-            not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_JOBS
+            not isinstance(value, int) or isinstance(value, bool) or not least <= value <= MAX_JOBS
         ):
-            self._error((*place, key), f"{key} must be a whole number from 1 to {MAX_JOBS}")
+            self._error((*place, key), f"{key} must be a whole number from {least} to {MAX_JOBS}")
             return default
         return value if isinstance(value, int) else None
 
@@ -207,11 +209,12 @@ class _Reader:
                 self._error(where, f"{key}: {error}")
                 del found[name]
         self._number(place, keys, "max_parallel", None)
-        retries = self._number(place, keys, "retries", None)
+        retries = self._number(place, keys, "retries", None, least=0)
         if retries is not None:
             if "restart" in keys:
                 self._error((*place, "retries"), "retries and restart cannot be combined")
-            found["restart"] = [OptionText(f"on-failure:{retries}", f"{self._document.name}: retries")]
+            restart = f"on-failure:{retries}" if retries else "on-hardware"
+            found["restart"] = [OptionText(restart, f"{self._document.name}: retries")]
         return found
 
     def _default(self, task: _Task, key: str) -> Any:
@@ -295,9 +298,14 @@ class _Reader:
                 continue
             if not task.jobs or not tasks[name].jobs:
                 continue  # Skip this name, because the error in the matrix is recorded already.
-            found = pairs(task.jobs, tasks[name].jobs) if task.varies else None
-            if found is None:
-                self._error(place, f"not every job has a job of {name!r} with the same values")
+            found = pairs(task.jobs, tasks[name].jobs) if task.varies else ()
+            if not found:
+                self._error(place, f"this task and {name!r} have no variable in common")
+            elif alone := [job for job, places in zip(task.jobs, found, strict=True) if not places]:
+                values = ", ".join(
+                    f"{key}={value}" for key, value in alone[0].items() if key not in ("index", "task")
+                )
+                self._error(place, f"{name!r} has no job with the values of the job {values}")
             else:
                 among[TaskDependency(name, Until.OK, found)] = None
         return tuple(among), tuple(outside)

@@ -200,7 +200,6 @@ def compare() -> Iterator[Pair]:
 
 EXPECTED = {
     "sbatch -p gpu -A nobody --wrap true": "any project is accepted",
-    "sbatch -p gpu -n none --wrap true": "text",
     "sbatch -p gpu -N 3 -t 1 --wrap true": "jobs that no node can hold",
     "sbatch -p gpu -c 99 -t 1 --wrap true": "jobs that no node can hold",
     "sbatch -p gpu -w nowhere --wrap true": "jobs that no node can hold",

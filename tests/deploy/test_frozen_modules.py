@@ -51,13 +51,14 @@ def test_all_modules_of_the_agent_are_in_its_program() -> None:
 
 def test_libraries_that_corral_imports_by_name_are_in_its_program() -> None:
     libraries = {
-        "pynvml",
         "psycopg",
         "psycopg_binary",
         "sqlalchemy.dialects.postgresql",
         "alembic.ddl.sqlite",
     }
     assert libraries - frozen(PROGRAM) == set()
+    # This library is a file, because the controller sends it to agents.
+    assert (PROGRAM / "_internal" / "pynvml.py").exists()
 
 
 def test_entry_points_of_the_program_are_those_of_the_project() -> None:

@@ -69,6 +69,39 @@ def test_options_of_defaults_and_task_are_those_of_submit(tmp_path: Path) -> Non
     assert (two.spec.command, two.spec.gpus, two.spec.restart) == (("sleep", "5"), 0, Restart())
 
 
+def test_no_retries_override_those_of_the_defaults(tmp_path: Path) -> None:
+    text = """
+    [defaults]
+    retries = 2
+    [tasks.one]
+    command = "true"
+    [tasks.two]
+    command = "true"
+    retries = 0
+    """
+    one, two = read(tmp_path, text).tasks
+    assert (one.spec.restart.limit, two.spec.restart) == (2, Restart())
+
+
+@pytest.mark.parametrize(
+    ("matrix", "error"),
+    [
+        ("{ lr = [2, 3], seed = [1] }", "7: 'train' has no job with the values of the job lr=3, seed=1"),
+        ("{ rate = [1] }", "7: this task and 'train' have no variable in common"),
+    ],
+)
+def test_a_job_without_a_partner_is_named(tmp_path: Path, matrix: str, error: str) -> None:
+    text = f"""[tasks.train]
+command = "true"
+matrix = {{ lr = [1, 2] }}
+[tasks.test]
+command = "true"
+matrix = {matrix}
+after_same = ["train"]
+"""
+    assert errors(tmp_path, text) == [error]
+
+
 def test_a_matrix_fills_command_name_and_options(tmp_path: Path) -> None:
     spec = read(
         tmp_path,
