@@ -71,6 +71,12 @@ def _order(verb: str, action: str, words: list[str], *, stay_held: bool = False)
     jobs = [_selector(part) for word in words for part in _IDS.split(word) if part]
     holds = verb in ("hold", "release")
     failed = False
+    if verb in ("requeue", "requeuehold"):
+        for label in _never_requeued(jobs):
+            print(f"Requested operation is presently disabled for job {label}", file=sys.stderr)
+            failed = True
+        if failed:
+            return 1
     with Client() as client:
         for each in client.order(JobsOrder(action, tuple(jobs), stay_held=stay_held)).refused:
             state = _state_after_conflict(client, each)
@@ -107,6 +113,20 @@ def _print_refusal(refused: JobRefused, state: JobState | None, reason: str = ""
     of_array = reason == _ENDED and "_" in refused.job
     print(f"{refused.job}: {reason}" if of_array else f"{reason} for job {refused.job}", file=sys.stderr)
     return reason
+
+
+def _never_requeued(jobs: list[str]) -> list[str]:
+    """Return the ids of the jobs that were submitted with --no-requeue. As in Slurm, scontrol does not
+    requeue them: a script that requeues itself relies on it. `corral job requeue` requeues them.
+    """
+    from cli.slurm.show.controller import controller, job_rows
+
+    named = [job for job in jobs if not job.startswith("name:")]
+    if not named:
+        return []
+    with controller() as transport:
+        rows = job_rows(transport, ("label", "requeue"), jobs=named)
+    return [str(row["label"]) for row in rows if not row["requeue"]]
 
 
 def _selector(text: str) -> str:

@@ -48,8 +48,8 @@ class StepLayout:
 def layout(arguments: Arguments, job_nodes: Sequence[str], environment: Mapping[str, str]) -> StepLayout:
     """Return the tasks of a step in a job on these nodes.
 
-    1. Choose the nodes of -w; without -w, all nodes of the job. With -N, keep only the first N of these
-       nodes.
+    1. Choose the nodes of -w; without -w, all nodes of the job. Leave out the nodes of -x, and with -r N the
+       first N of these nodes. With -N, keep only the first N of the rest.
     2. Take the number of tasks from the first of these that is given: -n; --ntasks-per-node times the nodes;
        the tasks of the job (SLURM_NTASKS); one task for each node. With -N, take at least N.
     3. Raise SlurmError if the tasks need more CPUs than the job has on these nodes, unless --overcommit is
@@ -69,6 +69,15 @@ def layout(arguments: Arguments, job_nodes: Sequence[str], environment: Mapping[
                 f"Unable to create step for job: Requested node configuration is not available: {missing[0]}"
             )
         nodes = wanted
+    if arguments.has("exclude"):
+        excluded = hosts(arguments.last("exclude"))
+        nodes = [node for node in nodes if node not in excluded]
+    first = arguments.last("relative") or "0"
+    if not first.isdigit():
+        raise SlurmError(f'Invalid numeric value "{first}" for --relative.')
+    nodes = nodes[int(first) :]
+    if not nodes:
+        raise SlurmError("Unable to create step for job: Requested node configuration is not available")
     count = _number(arguments, "nodes", 0)
     if count > len(nodes):
         raise SlurmError("Unable to create step for job: More processors requested than permitted")

@@ -187,6 +187,8 @@ def _dependency(text: str) -> Pairs:
     found: Pairs = []
     for part in re.split("[,?]", text):
         kind, _, labels = part.partition(":")
+        if kind == "aftercorr" and labels:
+            raise ValueError(f"{part!r} pairs the elements of two arrays; write a workload with after_same")
         if kind not in _AFTER or not labels:
             raise ValueError(f"{part!r} is not a dependency; write {', '.join(_AFTER)}, with job ids")
         if "+" in labels:

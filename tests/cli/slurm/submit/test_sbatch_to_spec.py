@@ -71,6 +71,12 @@ def variables(*words: str) -> dict[str, str]:
         (["--account="], 1, "Invalid --account specification: a value is missing", NO_ACCOUNT),
         (["--partition="], 1, "Invalid --partition specification: a value is missing", NO_PARTITION),
         (["--dependency=nonsense:1"], 1, "Invalid --dependency specification: 'nonsense:1'", NO_DEPENDENCY),
+        (
+            ["--dependency=aftercorr:7"],
+            1,
+            "Invalid --dependency specification: 'aftercorr:7' pa",
+            NO_DEPENDENCY,
+        ),
         (["--dependency=afterok:"], 1, "Invalid --dependency specification: 'afterok:'", NO_DEPENDENCY),
         (["--dependency=afterok:1,after:2?any"], 1, "Invalid --dependency specification: ", NO_DEPENDENCY),
         (["--dependency=x", "--time=soon"], 255, "Invalid --dependency specification: 'x'", ""),

@@ -59,6 +59,18 @@ def test_orders_for_ended_and_unknown_jobs_fail_as_in_slurm(slurm: SlurmFace) ->
     assert slurm.run("scancel", str(waits)).returncode == 0
 
 
+def test_a_job_with_no_requeue_is_not_requeued(slurm: SlurmFace) -> None:
+    """A script that requeues itself would otherwise run for ever."""
+    job = slurm.submit("--no-requeue", "--wrap", "sleep 600")
+    slurm.cluster.await_jobs([job], JobState.RUNNING)
+    for verb in ("requeue", "requeuehold"):
+        refused = slurm.run("scontrol", verb, str(job))
+        said = f"Requested operation is presently disabled for job {job}\n"
+        assert (refused.returncode, refused.stderr) == (1, said)
+    assert slurm.cluster.jobs()[job].attempt == 1
+    assert slurm.run("scancel", str(job)).returncode == 0
+
+
 @pytest.mark.parametrize(
     ("pair", "field", "value"),
     [
