@@ -43,14 +43,11 @@ def starts_next_pass(cycle: Cycle, job: Job, now: float, placer: Placer | None =
     If `placer` is not None, it chooses the nodes in place of the profile's own placer. Between two cycles,
     callers pass another placer, because the profile's own placer must not compute scores then.
     """
-    state, queue, head = cycle.state, cycle.queue, cycle.head
+    state, queue = cycle.state, cycle.queue
     if cycle.backfill.reserves is Reserves.ALL_JOBS:
         reserved = cycle.reservations.by_job.get(job.id)
         return job.id in queue.new_jobs if reserved is None else reserved.starts_at <= now
-    if head is None or head[1] not in queue or head[1] == job.id:
-        return True
-    own, position_of = queue.entry(job.id), position_key(state, queue, now)
-    if (own < head) if position_of is None else (position_of(own) < position_of(head)):
+    if _is_tried_in_order(cycle, job, now):
         return True
     if not cycle.backfill.starts_behind:
         return False
@@ -67,6 +64,26 @@ def starts_next_pass(cycle: Cycle, job: Job, now: float, placer: Placer | None =
     return find_beside_reservation(placer or cycle.placer, shape, easy, barred) is not None
 
 
+def _is_tried_in_order(cycle: Cycle, job: Job, now: float) -> bool:
+    """Return whether the next cycle tries the job before backfill: the job is the first waiting job or comes
+    before it, or no job waits at the head of the queue.
+    """
+    head, queue = cycle.head, cycle.queue
+    if head is None or head[1] not in queue or head[1] == job.id or job.id not in queue:
+        return True
+    own, position_of = queue.entry(job.id), position_key(cycle.state, queue, now)
+    return own < head if position_of is None else position_of(own) < position_of(head)
+
+
+def _is_tried_on_fewer_nodes(cycle: Cycle, job: Job, now: float) -> bool:
+    """Return whether the next cycle tries to start a job with `--min-nodes` on fewer nodes. Backfill behind
+    the first waiting job tries only all nodes; conservative backfill makes no such difference.
+    """
+    if now < accepts_fewer_from(job):
+        return False
+    return cycle.backfill.reserves is Reserves.ALL_JOBS or _is_tried_in_order(cycle, job, now)
+
+
 def limit_blocker(cycle: Cycle, job: Job, now: float) -> tuple[Reason, str] | None:
     """Return the pending reason and a sentence if a limit keeps the job from starting: a quota, a fair-share
     limit, a budget, start hours, GPUs kept for another queue, or the reservation that the job names.
@@ -79,7 +96,9 @@ def limit_blocker(cycle: Cycle, job: Job, now: float) -> tuple[Reason, str] | No
         return over.reason, share_limit_text(state, over, now)
     if isinstance(over, HoursClosed | ReservationClosed):
         return over.reason, str(over)
-    if over is not None and not (now >= accepts_fewer_from(job) and allowance.nodes_within(job, now)):
+    if over is not None and not (
+        _is_tried_on_fewer_nodes(cycle, job, now) and allowance.nodes_within(job, now)
+    ):
         return over.reason, f"{over}{fewer_nodes_text(job, now)}"
     return None
 

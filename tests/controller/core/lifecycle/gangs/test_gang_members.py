@@ -134,6 +134,22 @@ def test_a_gang_starts_on_the_nodes_that_its_quota_allows(most: int, got: int, b
     assert why.sentence.endswith("may start on 2 nodes in 1m00s")
 
 
+def test_the_reason_of_a_gang_that_backfill_does_not_start_on_fewer_nodes_is_its_quota() -> None:
+    """Backfill tries the gang on two nodes only, and the quota allows one."""
+    rules = QuotaConfig({}, LocalQuotas(users={"ada": QuotaTable(gpus=8)}))
+    harness = harness_of("a", "b", "c", rules=rules)
+    harness.submit(spec(8, time_limit_s=3_600.0), "bob")
+    harness.tick()
+    harness.submit(spec(24, nodes=3, priority=75), "bob")
+    job = harness.submit(gang(2, 60.0, min_nodes=1))
+    for _ in range(2):
+        harness.tick()
+        assert harness.nodes_of(job) == []
+        why = harness.why(job)
+        assert why.reason is Reason.QUOTA
+        assert "0 of 8 in use, and this asks for 16; may start on 1 node" in why.sentence
+
+
 def test_a_quota_below_the_threshold_refuses() -> None:
     harness = harness_of(
         "a", "b", "c", rules=QuotaConfig(provider=LocalQuotas(users={"*": QuotaTable(gpus=15)}))
