@@ -157,9 +157,11 @@ def share_limit_text(state: State, stopped: TenantAtLimit, now: float) -> str:
 
 def fewer_nodes_text(job: Job, now: float) -> str:
     """Return a phrase about a job with `--min-nodes`: the least number of nodes for a start, and the time
-    from which fewer nodes than `--nodes` are accepted. Return an empty text for any other job.
+    from which fewer nodes than `--nodes` are accepted. Return an empty text for any other job, and for a job
+    that requires topology domains, because such a job starts on all its nodes only.
     """
-    if job.ask.least is None:
+    topology = job.ask.topology
+    if job.ask.least is None or (topology is not None and not topology.prefer):
         return ""
     left = accepts_fewer_from(job) - now
     return f"; may start on {counted(job.ask.least, 'node')}" + (f" in {duration(left)}" if left > 0 else "")

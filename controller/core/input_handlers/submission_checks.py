@@ -133,7 +133,9 @@ def quota_refusal(
     """
     if quotas.unlimited:
         return None
-    need = quota_need(placer, ask, spec.time_limit_s, quotas.accounts, ask.least)
+    shape = placer.shape(ask)
+    fewest = ask.least if shape is None else shape.fewest(ask)
+    need = quota_need(placer, ask, spec.time_limit_s, quotas.accounts, fewest)
     never = quotas.never_allowed(user, spec, need) or _never_on_any_model(quotas, placer, spec, ask, user)
     # Do not refuse the job because of a limit in percent of the cluster while some nodes have not connected
     # yet: the limit grows when they connect.
@@ -162,7 +164,7 @@ def _never_on_any_model(
     shape = placer.shape(ask) if quotas.models else None
     if shape is None:
         return None
-    nodes = min(shape.nodes, ask.least or shape.nodes)
+    nodes = shape.fewest(ask)
     suited = milli_by_model(shape.part, placer.nodes.columns)
     limits = [quotas.never_on_model(user, spec, model, milli * nodes) for model, milli in suited.items()]
     return limits[0] if limits and None not in limits else None

@@ -49,6 +49,12 @@ class Shape:
     topology: Topology | None = None
     one_model: bool = False
 
+    def fewest(self, ask: ResourceRequest) -> int:
+        """Return the least number of nodes on which a job with this shape and the request `ask` may start. A
+        job that requires topology domains starts on all its nodes only.
+        """
+        return self.nodes if ask.least is None or self.topology_required else min(ask.least, self.nodes)
+
     @property
     def topology_required(self) -> bool:
         """True if all nodes must be in one topology domain. False if the job only prefers this, or has no

@@ -66,8 +66,8 @@ class StartLimits:
     def nodes_within(self, job: Job, now: float) -> int:
         """Return the greatest number of nodes on which hard limits let a job with `--min-nodes` start.
 
-        Return 0 if the limits do not let the job start on any number of nodes, or if the job has no
-        `--min-nodes`.
+        Return 0 if the limits do not let the job start on any number of nodes, or if the job cannot start on
+        fewer nodes: it has no `--min-nodes`, or requires topology domains.
         """
         if self._stopped(job, now) is not None:
             return 0
@@ -75,10 +75,9 @@ class StartLimits:
 
     def _within(self, job: Job, now: float, claimed: Mapping[TenantKey, list[int]]) -> int:
         shape = self._placer.shape(job.ask)
-        least = job.ask.least
-        if shape is None or least is None:
+        if shape is None or job.ask.least is None or shape.topology_required:
             return 0
-        counts = range(shape.nodes, least - 1, -1)
+        counts = range(shape.nodes, job.ask.least - 1, -1)
         return next((count for count in counts if self._over(job, now, claimed, count) is None), 0)
 
     def _stopped(self, job: Job, now: float) -> Stop | None:

@@ -21,6 +21,7 @@ from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.agent.orders import Go, Stop
 from wire.agent.reports import AttemptStatus
 from wire.job.gangs import Gang, MemberFailure
+from wire.job.placement.gpu_requirements import Topology
 from wire.job.spec import JobSpec, spec_problems
 from wire.names import JobState, Reason
 
@@ -155,6 +156,26 @@ def test_a_quota_below_the_threshold_refuses() -> None:
         "a", "b", "c", rules=QuotaConfig(provider=LocalQuotas(users={"*": QuotaTable(gpus=15)}))
     )
     assert harness.refuse(job_inputs.Submit(gang(3, min_nodes=2), "ada")).code == "over_quota"
+
+
+def test_a_gang_in_one_topology_domain_needs_quota_for_all_its_nodes() -> None:
+    """Such a gang starts on all its nodes only, so a quota for fewer nodes refuses it or makes it wait."""
+    rules = QuotaConfig({}, LocalQuotas(users={"ada": QuotaTable(gpus=16), "bob": QuotaTable(gpus=8)}))
+    harness = EngineHarness(replace(PIPELINE, rules=rules))
+    for name in ("a", "b", "c"):
+        harness.join(name, labels={"rack": "r1"})
+    asked = replace(gang(2, min_nodes=1), topology=Topology("rack"))
+    assert harness.refuse(job_inputs.Submit(asked, "bob")).code == "over_quota"
+    first = running(harness, spec(1))
+    job = harness.submit(asked)
+    harness.tick()
+    why = harness.why(job)
+    assert (why.reason, harness.nodes_of(job)) == (Reason.QUOTA, [])
+    assert "1 of 16 in use, and this asks for 16" in why.sentence
+    assert "may start on" not in why.sentence
+    harness.exit(first)
+    harness.tick()
+    assert len(harness.nodes_of(job)) == 2
 
 
 def test_all_nodes_may_become_free_before_the_assembly_time() -> None:
