@@ -25,8 +25,10 @@ AGENT_S = 60.0
 """srun waits at most this many seconds for the agent, because the agent does not listen while the controller
 is restarted.
 """
+RETRYING = "srun: Job step creation temporarily disabled, retrying"
+"""What srun prints, as in Slurm, when it begins to wait for the agent."""
 _ANSWER_S = 5.0
-_RETRY_S = 0.25
+RETRY_S = 0.25
 _MOST_LOST = 6
 """srun gives up after the agent has closed more than this number of connections without an answer. The agent
 then does not accept this process.
@@ -123,7 +125,7 @@ class AgentLink:
             lost += answer is not None
             if time.monotonic() >= deadline or lost > _MOST_LOST:
                 raise LinkLost("the agent of this node does not answer; it may be older than srun")
-            time.sleep(_RETRY_S)
+            time.sleep(RETRY_S)
 
     def _await_answer(self, deadline: float) -> StepNumber | ConnectionLost | None:
         """Return the answer to the last call, or the loss of the connection on which the answer would come;
@@ -189,8 +191,8 @@ class AgentLink:
                     raise LinkLost(f"the agent of this node does not answer: {error.strerror}") from None
             if not said and self._step.number < 0 and time.monotonic() > begun + 2:
                 said = True
-                print("srun: Job step creation temporarily disabled, retrying", file=sys.stderr, flush=True)
-            time.sleep(_RETRY_S)
+                print(RETRYING, file=sys.stderr, flush=True)
+            time.sleep(RETRY_S)
 
     def _dial(self) -> socket.socket:
         folder, name = os.path.split(self._path)
@@ -240,7 +242,7 @@ class AgentLink:
                 self._away_since = time.monotonic()
             # Wait, because the agent that has closed this connection may still accept new connections for a
             # moment.
-            time.sleep(_RETRY_S)
+            time.sleep(RETRY_S)
             try:
                 # If tasks run on other nodes, try without a time limit to connect to the restarted agent.
                 sock = self._connect(math.inf if self._tasks else self._away_since + AGENT_S)

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from cli.slurm.arguments import COMMON, Arguments, Option, Value, parse, prints_only_help, switch
 from cli.slurm.programs import SlurmError
-from cli.slurm.steps.agent_link import AgentLink
+from cli.slurm.steps.agent_link import AGENT_S, RETRY_S, RETRYING, AgentLink
 from cli.slurm.steps.layout import StepLayout, layout, step_variables, task_variables
 from cli.slurm.steps.links import ApiLink, LinkLost, StepLink, node_of, open_link
 from cli.slurm.steps.run_step import StepTasks, TaskCommand
@@ -177,18 +177,33 @@ UNRECORDED = 100_000
 def _begin(job: str, planned: Step, step: StepLayout, environment: Mapping[str, str]) -> tuple[StepLink, int]:
     """Record that a step begins. Return the link that recorded the step, and the number of the step.
 
-    If the step cannot be recorded, raise SlurmError if it has tasks on other nodes. A step on this node alone
-    runs without a record.
+    1. Record the step by the agent of this node; without an agent, or if the agent does not answer, by the
+       API of the controller.
+    2. If there is neither an agent nor a controller, the controller is being restarted, and the agent with
+       it. For a step in a job with tasks on other nodes, try again for AGENT_S seconds.
+    3. If the step cannot be recorded, raise SlurmError if it has tasks on other nodes. A step on this node
+       alone runs without a record.
     """
     from wire.http.transport import Refused, Unreachable
 
-    link, why = open_link(job, environment), ""
-    for each in (link, ApiLink(job)):
-        try:
-            return each, each.record(planned)
-        except (LinkLost, Refused, Unreachable) as error:
-            why = why or str(error)
-    if any(node != node_of(job, environment) for node in step.nodes):
+    here = node_of(job, environment)
+    elsewhere = any(node != here for node in step.nodes)
+    deadline, told = time.monotonic() + AGENT_S, False
+    while True:
+        link, why, restarts = open_link(job, environment), "", False
+        for each in (link, ApiLink(job)):
+            try:
+                return each, each.record(planned)
+            except (LinkLost, Refused, Unreachable) as error:
+                why = why or str(error)
+                restarts = isinstance(error, Unreachable) or getattr(error, "status", 0) == 503
+        if not (here and elsewhere and restarts) or time.monotonic() > deadline:
+            break
+        if not told:
+            told = True
+            print(RETRYING, file=sys.stderr, flush=True)
+        time.sleep(RETRY_S)
+    if elsewhere:
         raise SlurmError(f"Unable to create step for job {job}: {why}")
     print(f"srun: warning: the step is not recorded: {why}", file=sys.stderr)
     return link, UNRECORDED + os.getpid()

@@ -109,6 +109,23 @@ def test_a_task_whose_program_ends_without_an_agent_keeps_its_end(slurm: SlurmFa
     ]
 
 
+def test_srun_that_begins_during_a_restart_of_the_controller_waits(slurm: SlurmFace) -> None:
+    script = slurm.script(
+        "begin.sh",
+        "#!/bin/bash\n#SBATCH -N2 -n2\n"
+        "touch up; while [ ! -e begin ]; do sleep .05; done; srun -N1 -n1 -w n2 echo ran\necho ended $?\n",
+    )
+    job = slurm.submit(script)
+    slurm.cluster.until((slurm.place / "up").exists, "the job")
+    slurm.cluster.kill()
+    slurm.cluster.until(lambda: running(slurm, "n1") is None, "the agent ends with the controller")
+    (slurm.place / "begin").touch()
+    log = slurm.place / f"slurm-{job}.out"
+    slurm.cluster.until(lambda: "srun: " in log.read_text(), "srun says that it waits")
+    slurm.cluster.start()
+    assert told(slurm, job) == ["ran", "ended 0"]
+
+
 def test_tasks_end_with_their_srun_and_with_the_job(slurm: SlurmFace) -> None:
     loop = "sh -c 'echo $$ > pid$0; while :; do sleep .1; done'"
     script = slurm.script(
