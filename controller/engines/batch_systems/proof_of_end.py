@@ -12,6 +12,7 @@ from controller.engines.batch_systems.wrapper import CLAIMED, REFUSALS, JobRecor
 from controller.engines.contract import PREEMPTED_THERE, Outcome
 
 _SIGTERM = 15
+_RUN_AGAIN = "node_lost: the batch system ended the job and ran it a second time"
 
 
 def outcome_of(
@@ -31,7 +32,8 @@ def outcome_of(
        if the program has exited with code 0, because the program was told to end and did not finish its work.
        A cancelled program whose record has the code 0 has completed.
     4. If a job found the tag claimed by its own first run, the batch system has ended the job and run it
-       again. Its first run counts as lost, unless the record has the code 0.
+       again. Its first run counts as lost, unless the record has the code 0. The record `again` shows this
+       too, because a slurmctld that was killed may never tell the accounting.
     5. The exit code is that of the record. Without one, it is that of the accounting or of the list. If these
        have none either, a job in the state COMPLETED has the code 0.
 
@@ -39,6 +41,8 @@ def outcome_of(
     """
     if any(each.phase.alive for each in listed):
         return None
+    if listed and records.again_id and records.again_id == records.job_id and records.code != 0:
+        return Outcome(why=_RUN_AGAIN)
     over = {each.id for each in listed}
     if records.code != 0 and any(each.phase.alive and each.id in over for each in past):
         return None
@@ -48,7 +52,7 @@ def outcome_of(
     refused = code if records.refused is None else records.refused
     again = any(each.code == CLAIMED and each.id == records.job_id for each in runs)
     if again and records.code != 0:
-        return Outcome(why="node_lost: the batch system ended the job and ran it a second time")
+        return Outcome(why=_RUN_AGAIN)
     if not proven and refused in REFUSALS:
         return Outcome(refused, None, f"launch_failed: {REFUSALS[refused]}")
     first = next((each for each in runs if each.cause is not Cause.EXIT), None)

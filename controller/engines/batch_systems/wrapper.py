@@ -27,8 +27,8 @@ running, or the accounting lists them as running for ever. This is shorter than 
 """
 REFUSALS = {
     CLAIMED: "another job with the same name has already run this attempt",
-    NO_RECORDS: "the directory of the records cannot be written on the compute node; set `records` of the "
-    "engine to a directory that the login node and the compute nodes share",
+    NO_RECORDS: "the directory of the records is missing on the compute node, or not writable there; set "
+    "`records` of the engine to a directory that the login node and the compute nodes share",
     NO_WORKDIR: "the working directory cannot be entered on the compute node",
 }
 _SAFE_TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
@@ -57,10 +57,12 @@ def shell_path(path: str) -> str:
 def script_body(job: BatchJob, job_variable: str) -> str:
     """Return the lines of a batch script after the options of the batch system.
 
-    1. Create the directory of the records. If that fails, exit with NO_RECORDS.
+    1. Enter the directory of the records, which ask() has made. If there is none, exit with NO_RECORDS. The
+       directory is removed when the end of the job is stored, so a batch system that was restarted with an
+       old state cannot run the command again after that.
     2. Claim the attempt by creating the directory `claim`. A directory can be created only once, also on a
-       shared file system. If it exists, exit with CLAIMED: the batch system has accepted the job twice, or
-       runs it again.
+       shared file system. If it exists, write the record `again` and exit with CLAIMED: the batch system has
+       accepted the job twice, or runs it again.
     3. Write the record `started`, set the environment and run the command.
     4. Write the record `ended` with the exit code.
 
@@ -71,14 +73,17 @@ def script_body(job: BatchJob, job_variable: str) -> str:
     lines = [
         f"{_DIRECTORY}={job_directory(job)}",
         "umask 077",
-        'mkdir -p "$corral_dir" || exit ' + str(NO_RECORDS),
-        'if ! mkdir "$corral_dir/claim"; then',
-        f'    if [ -d "$corral_dir/claim" ]; then exit {CLAIMED}; else exit {NO_RECORDS}; fi',
-        "fi",
+        # Look twice, because a file system may show a new directory late.
+        '[ -d "$corral_dir" ] || sleep 3',
+        f'[ -d "$corral_dir" ] || exit {NO_RECORDS}',
         "record() {",
         "    printf '%s\\n' \"at=$(date +%s) host=$(hostname) job=${" + job_variable + ':-} $2" '
         '> "$corral_dir/$1.new" && mv -f "$corral_dir/$1.new" "$corral_dir/$1"',
         "}",
+        'if ! mkdir "$corral_dir/claim"; then',
+        f'    [ -d "$corral_dir/claim" ] || exit {NO_RECORDS}',
+        f"    record again; exit {CLAIMED}",
+        "fi",
         'record started "pid=$$"',
         # Ignore SIGTERM in this shell, but not in the command, so that the shell can write the record `ended`
         # after the command has ended.
@@ -129,7 +134,7 @@ class JobRecords:
 
     `code` is the exit code of the command. `signal` is the signal that ended the command; the shell shows it
     as an exit code above 128. `refused` is the exit code of a script that has not run the command, such as
-    NO_WORKDIR. All three are None until the end.
+    NO_WORKDIR. All three are None until the end. `again_id` is the id of a job that found the tag claimed.
     """
 
     tag: str
@@ -140,6 +145,7 @@ class JobRecords:
     code: int | None = None
     signal: int | None = None
     refused: int | None = None
+    again_id: str = ""
 
 
 def read_command(directory: str, tag: str) -> str:
@@ -147,7 +153,7 @@ def read_command(directory: str, tag: str) -> str:
     NO_RECORDS if there is no directory for the job, because the job was forgotten.
     """
     place = f"{shell_path(directory)}/{shlex.quote(tag)}"
-    names = r"\( -name started -o -name ended \)"
+    names = r"\( -name started -o -name ended -o -name again \)"
     # Leave out large files, because the job itself can overwrite its records.
     found = f"find {place} -maxdepth 1 {names} -type f -size -9 -exec grep -H '' {{}} +"
     return f"[ -d {place} ] || exit {NO_RECORDS}; {found}"
@@ -174,7 +180,7 @@ def parse_records(text: str, tag: str) -> JobRecords:
     """Return the records in the output of `read_command`."""
     kinds: dict[str, dict[str, str]] = {}
     for line in text.splitlines():
-        match = re.fullmatch(r".*/(started|ended):(at=.*)", line)
+        match = re.fullmatch(r".*/(started|ended|again):(at=.*)", line)
         if match is not None:
             kinds[match[1]] = dict(word.partition("=")[::2] for word in match[2].split())
     return _records(tag, kinds)
@@ -195,5 +201,13 @@ def _records(tag: str, kinds: dict[str, dict[str, str]]) -> JobRecords:
     either = ended or started
     code = None if signal else shown
     return JobRecords(
-        tag, started_at, ended_at, either.get("host", ""), either.get("job", ""), code, signal, refused
+        tag,
+        started_at,
+        ended_at,
+        either.get("host", ""),
+        either.get("job", ""),
+        code,
+        signal,
+        refused,
+        kinds.get("again", {}).get("job", ""),
     )

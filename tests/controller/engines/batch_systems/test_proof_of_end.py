@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from controller.engines.batch_systems.batch_job import BatchStatus, Cause, Phase
@@ -109,7 +111,7 @@ def test_a_job_that_was_run_again_has_lost_its_first_run() -> None:
 def test_a_script_that_cannot_write_records_has_not_run_the_command() -> None:
     outcome = outcome_of(NOTHING, [], [ended(NO_RECORDS)])
     assert outcome is not None
-    assert outcome.why.startswith("launch_failed: the directory of the records cannot be written")
+    assert outcome.why.startswith("launch_failed: the directory of the records is missing")
 
 
 def test_an_accounting_that_never_shows_the_end_gives_way_to_a_late_record() -> None:
@@ -123,3 +125,15 @@ def test_an_accounting_that_never_shows_the_end_gives_way_to_a_late_record() -> 
 def test_a_waiting_job_is_not_over_because_of_the_record_of_its_first_run() -> None:
     waiting = [BatchStatus("7", "t", Phase.WAITING, "PENDING")]
     assert outcome_of(record(2), without_late(waiting, "7\n"), []) is None
+
+
+def test_the_record_of_a_second_run_proves_the_loss_of_the_first() -> None:
+    """The accounting never shows the end of the second run."""
+    lost = Outcome(why="node_lost: the batch system ended the job and ran it a second time")
+    again = replace(STARTED, again_id="7")
+    alive = [BatchStatus("7", "t", Phase.RUNNING, "RUNNING")]
+    assert outcome_of(again, [ended(None)], alive) == lost
+    assert outcome_of(again, alive, []) is None
+    assert outcome_of(again, [], alive) is None
+    assert outcome_of(replace(STARTED, again_id="8"), [ended(None)], alive) is None
+    assert outcome_of(replace(record(0), again_id="7"), [ended(None)], alive) == Outcome(0)

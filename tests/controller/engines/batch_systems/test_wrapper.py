@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -27,6 +28,8 @@ from tests.limits import PATIENCE_S
 
 
 def job(place: Path, *command: str) -> BatchJob:
+    """Return a job with a directory of records, as ask() makes it."""
+    (place / "records" / "corral-1-1").mkdir(parents=True)
     return BatchJob("corral-1-1", command, directory=str(place / "records"), workdir=str(place))
 
 
@@ -64,6 +67,17 @@ def test_a_second_run_does_not_run_the_command(tmp_path: Path) -> None:
     assert [run(wanted).returncode for _ in range(3)] == [3, CLAIMED, CLAIMED]
     assert (tmp_path / "ran").read_text() == "ran\n"
     assert records(wanted).code == 3
+    assert records(wanted).again_id == "17"
+
+
+def test_a_run_after_the_records_were_removed_does_not_run_the_command(tmp_path: Path) -> None:
+    """slurmctld has started again with a state in which the job still waits."""
+    wanted = job(tmp_path, "sh", "-c", "echo ran >> ran")
+    assert run(wanted).returncode == 0
+    shutil.rmtree(tmp_path / "records" / wanted.tag)
+    assert run(wanted).returncode == NO_RECORDS
+    assert (tmp_path / "ran").read_text() == "ran\n"
+    assert not (tmp_path / "records" / wanted.tag).exists()
 
 
 def test_of_many_runs_at_once_one_runs_the_command(tmp_path: Path) -> None:
@@ -110,6 +124,7 @@ def test_a_missing_working_directory_is_named_by_the_exit_code(tmp_path: Path) -
 
 def test_records_that_cannot_be_written_keep_the_command_from_running(tmp_path: Path) -> None:
     wanted = job(tmp_path, "touch", "ran")
+    shutil.rmtree(tmp_path / "records")
     (tmp_path / "records").write_text("a file, not a directory")
     assert run(wanted).returncode == NO_RECORDS
     assert not (tmp_path / "ran").exists()
@@ -125,6 +140,7 @@ def test_output_goes_to_the_files_of_the_job(tmp_path: Path) -> None:
 
 def test_a_directory_in_the_home(tmp_path: Path) -> None:
     wanted = replace(job(tmp_path, "true"), directory="~/it's here")
+    (tmp_path / "it's here" / wanted.tag).mkdir(parents=True)
     assert run(wanted).returncode == 0
     assert (tmp_path / "it's here" / wanted.tag / "ended").exists()
 

@@ -8,13 +8,15 @@
 #SBATCH --cpus-per-task=1
 corral_dir="$HOME"/.corral/batch/corral-0f3a9c112233-7-1-0
 umask 077
-mkdir -p "$corral_dir" || exit 74
-if ! mkdir "$corral_dir/claim"; then
-    if [ -d "$corral_dir/claim" ]; then exit 75; else exit 74; fi
-fi
+[ -d "$corral_dir" ] || sleep 3
+[ -d "$corral_dir" ] || exit 74
 record() {
     printf '%s\n' "at=$(date +%s) host=$(hostname) job=${SLURM_JOB_ID:-} $2" > "$corral_dir/$1.new" && mv -f "$corral_dir/$1.new" "$corral_dir/$1"
 }
+if ! mkdir "$corral_dir/claim"; then
+    [ -d "$corral_dir/claim" ] || exit 74
+    record again; exit 75
+fi
 record started "pid=$$"
 trap : TERM INT HUP USR1 USR2 XCPU
 (
