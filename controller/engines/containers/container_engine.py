@@ -49,6 +49,7 @@ _STATES = {
 """The states of containers that do not run. Any other state, such as running or paused, counts as running."""
 _UNSTARTED = ("created", "configured", "initialized")
 """The states of a container that was created and never started."""
+_MOST_SIGNALS = 64
 PULL_S = 1_800.0
 """The pull of an image fails after this many seconds."""
 
@@ -190,7 +191,9 @@ class ContainerEngine(ExecutionEngine):
         if state.get("OOMKilled"):
             limit = found["HostConfig"].get("Memory", 0) >> 20
             return Outcome(signal=9, why=f"out_of_memory: it used more than {limit} MiB")
-        return Outcome(signal=code - 128) if code > 128 else Outcome(code=code)
+        # Take a code above the numbers of signals as it is. Docker gives 255 to a container whose exit code
+        # was lost when the daemon was killed.
+        return Outcome(signal=code - 128) if 128 < code <= 128 + _MOST_SIGNALS else Outcome(code=code)
 
     async def forget(self, ref: Ref, tag: str) -> None:
         self._kill_at.pop(ref, None)

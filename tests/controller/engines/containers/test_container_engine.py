@@ -72,6 +72,18 @@ async def test_too_much_memory_is_out_of_memory(daemon: DockerDaemon) -> None:
     await engine.close()
 
 
+@pytest.mark.parametrize(
+    ("command", "outcome"), [("exit 255", Outcome(code=255)), ("kill -9 $$", Outcome(signal=9))]
+)
+async def test_only_the_numbers_of_signals_are_signals(
+    daemon: DockerDaemon, command: str, outcome: Outcome
+) -> None:
+    engine = engine_on(daemon)
+    ref = await engine.ask(task(1, "sh", "-c", command), tag(1), again=False)
+    assert await proof(engine, ref, 1) == outcome
+    await engine.close()
+
+
 async def test_a_container_that_was_never_started_is_ended(daemon: DockerDaemon) -> None:
     """The daemon was killed after it had created the container."""
     engine = engine_on(daemon)
