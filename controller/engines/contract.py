@@ -21,6 +21,7 @@ from wire.agent.job_policy import JobPolicy
 from wire.agent.orders import Start
 from wire.agent.reports import NodeFacts, Usage
 from wire.cluster.quota import Limits
+from wire.job.spec import JobSpec
 
 Ref = str
 """The name that an engine gives to a foreign job, such as the id of a container or the number of a Slurm
@@ -260,6 +261,12 @@ class ExecutionEngine(ABC):
         """
         raise EngineUnavailable("this engine does not give the output of jobs")
         yield b""
+
+    def refusal(self, spec: JobSpec, user: str) -> str:
+        """Return why the engine can never run this job of the user; empty if it may. Called at the submit of
+        jobs that name the engine. Make no request.
+        """
+        return ""
 
     async def offers(self, need: Need) -> tuple[Offer, ...]:
         """Return the nodes that the engine could provide for this need."""

@@ -43,6 +43,7 @@ from controller.nodes.link import NodeLink
 from controller.nodes.link_factory import MISSED_PINGS
 from controller.registry.engines import engine_labels, engine_taints, engine_types, quota_source
 from wire.cluster.quota import Quota
+from wire.job.spec import JobSpec
 from wire.names import ENGINE_LABEL
 
 log = logging.getLogger("corral.engines")
@@ -132,6 +133,16 @@ class Engines:
             if self.quotas is not None:
                 await self.quotas.close()
             self._open_quotas()
+
+    def refusal(self, spec: JobSpec, user: str) -> str:
+        """Return why the engine that a submitted job names can never run the job; empty if it may, or if the
+        job names no engine. The queue of a job may name the engine for the job.
+        """
+        queue = self.config.queues.get(spec.queue)
+        named = {**spec.selector, **(queue.select if queue is not None else {})}.get(ENGINE_LABEL, "")
+        driver = self.drivers.get(named)
+        why = "" if driver is None else driver.engine.refusal(spec, user)
+        return f"engine {named}: {why}" if why else ""
 
     def waiting_reason(self, job: Job) -> str:
         """Return why the foreign job of a job waits, such as `slurm:gpu: QOSGrpGRES`; empty if it does not

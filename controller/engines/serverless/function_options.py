@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from wire.agent.orders import Start
+from wire.job.spec import JobSpec
 
 MOST_PAYLOAD_BYTES = 256 * 1024
 """The most bytes of one event. AWS Lambda refuses longer events."""
@@ -73,10 +74,10 @@ class FunctionOptions:
         if self.storage_endpoint and not self.storage_endpoint.startswith(("https://", "http://")):
             raise ValueError("storage_endpoint: write an address such as https://s3.example.com")
 
-    def refusal(self, order: Start) -> str:
-        """Return why the function cannot run the job; empty if it can."""
-        if "*" not in self.users and order.user not in self.users:
-            return f"the jobs of {order.user} may not run there (option users)"
+    def refusal(self, order: Start | JobSpec, user: str) -> str:
+        """Return why the function cannot run the job of the user; empty if it can."""
+        if "*" not in self.users and user not in self.users:
+            return f"the jobs of {user} may not run there (option users)"
         if order.gpus:
             return "functions have no GPUs; submit the job without --gpus, or to nodes with GPUs"
         if order.cpu_milli > self.cpus * 1_000:

@@ -41,6 +41,7 @@ from controller.engines.serverless.job_objects import (
 )
 from controller.engines.serverless.object_store import ObjectStore
 from wire.agent.reports import NodeFacts
+from wire.job.spec import JobSpec
 
 LONGEST_REPEAT = 16
 """The pause before an event is repeated grows up to this multiple of `repeat_s`."""
@@ -147,11 +148,14 @@ class ServerlessEngine(ExecutionEngine):
         )
         return ForeignNode("calls", facts)
 
+    def refusal(self, spec: JobSpec, user: str) -> str:
+        return self._options.refusal(spec, user)
+
     async def ask(self, task: Task, tag: str, *, again: bool) -> str:
         event = event_of(task, tag, self._options)
         urls = addresses(self._store, self._keys, tag, self._options)
         payload = payload_of(event, time.time() + self._options.late_s, urls)
-        refusal = self._options.refusal(task.order) or size_refusal(payload)
+        refusal = self._options.refusal(task.order, task.order.user) or size_refusal(payload)
         await self._check_storage()
         asked = again and await self._store.get(self._keys.part(tag, ASKED)) is not None
         if not asked:

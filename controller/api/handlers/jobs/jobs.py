@@ -64,6 +64,7 @@ async def submit(call: Call, request: SubmitRequest) -> Submitted:
     before = await _submitted_before(call, user, request.key)
     if before:
         return Submitted(before, str(before[0]))
+    _need_engine(call, request.spec, user)
     known = await outcomes(call, request.spec.after) if _has_valid_dependencies(request.spec) else {}
     reply = await call.daemon.ask(job_inputs.Submit(request.spec, user, request.key, known, call.asker))
     if isinstance(reply, Refusal):
@@ -72,6 +73,14 @@ async def submit(call: Call, request: SubmitRequest) -> Submitted:
     if request.spec.deadline_at is not None:
         notes = (*notes, *await _deadline_notes(call, user, reply.jobs[-1]))
     return Submitted(reply.jobs, str(reply.jobs[0]), notes)
+
+
+def _need_engine(call: Call, spec: JobSpec, user: str) -> None:
+    """Refuse a job that the engine which it names can never run."""
+    refused = call.daemon.engines.refusal(spec, user)
+    if refused:
+        hint = "Change the request, or submit the job without this engine."
+        raise rejected("invalid", refused, "spec.selector.engine", hint)
 
 
 async def _deadline_notes(call: Call, user: str, job: int) -> tuple[str, ...]:
@@ -92,6 +101,7 @@ async def preview(call: Call, request: SubmitRequest) -> JobSpec:
     user = (
         call.caller.user if not request.as_user else await call.identity.acting(call.caller, request.as_user)
     )
+    _need_engine(call, request.spec, user)
     known = await outcomes(call, request.spec.after) if _has_valid_dependencies(request.spec) else {}
     given = job_inputs.Submit(request.spec, user, "", known, call.asker)
     reply = call.daemon.engine.preview(given, call.daemon.now())

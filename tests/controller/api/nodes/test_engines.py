@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from controller.engines.contract import ForeignState
+from controller.engines.serverless.function_options import FunctionOptions
 from tests.controller.api.running_controller import RunningController
 from tests.controller.engines.fake_engine import Rig
 from tests.controller.engines.pools.pool_rig import PoolRig
@@ -108,3 +109,27 @@ async def test_a_pool_is_shown_with_its_machines_and_money(api: RunningControlle
         assert 'corral_pool_orders_total{engine="burst"} 1' in text
     finally:
         del engines.drivers["burst"], engines.pools["burst"]
+
+
+async def test_a_job_that_the_named_engine_can_never_run_is_refused_at_submit(
+    api: RunningController, rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = FunctionOptions(bucket="jobs", users=("*",), cpus=2.0, memory_mib=512, longest_s=60.0)
+    monkeypatch.setattr(rig.driver.engine, "refusal", options.refusal)
+    await api.join("gpu01")
+    named = {"selector": {"engine": "fake"}}
+    for spec, why in (
+        ({"cpu_milli": 3_000}, "the job requests 3 CPUs"),
+        ({"memory_mib": 513}, "513 MiB"),
+        ({"gpus": 1}, "functions have no GPUs"),
+        ({"time_limit_s": 51.0}, "at most 50 s"),
+    ):
+        for path in ("/v1/jobs", "/v1/jobs/preview"):
+            body = {"spec": {"command": ["true"], **named, **spec}}
+            status, answer = await api.post(path, body)
+            assert status == 400, (path, answer)
+            assert why in str(answer), path
+            assert "engine fake" in str(answer)
+    assert (await api.get("/v1/jobs"))[1]["jobs"] == []
+    status, _ = await api.post("/v1/jobs", {"spec": {"command": ["true"], "cpu_milli": 3_000}})
+    assert status in (200, 201)
