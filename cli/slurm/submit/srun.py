@@ -180,7 +180,8 @@ def _begin(job: str, planned: Step, step: StepLayout, environment: Mapping[str, 
     1. Record the step by the agent of this node; without an agent, or if the agent does not answer, by the
        API of the controller.
     2. If there is neither an agent nor a controller, the controller is being restarted, and the agent with
-       it. For a step in a job with tasks on other nodes, try again for AGENT_S seconds.
+       it. For a step in a job with tasks on other nodes, wait AGENT_S seconds for the agent. Do not use the
+       API meanwhile, because it refuses tasks on nodes whose agents are not connected yet.
     3. If the step cannot be recorded, raise SlurmError if it has tasks on other nodes. A step on this node
        alone runs without a record.
     """
@@ -188,10 +189,11 @@ def _begin(job: str, planned: Step, step: StepLayout, environment: Mapping[str, 
 
     here = node_of(job, environment)
     elsewhere = any(node != here for node in step.nodes)
-    deadline, told = time.monotonic() + AGENT_S, False
+    deadline, told, why = time.monotonic() + AGENT_S, False, ""
     while True:
-        link, why, restarts = open_link(job, environment), "", False
-        for each in (link, ApiLink(job)):
+        link, restarts = open_link(job, environment), told
+        links = (link, ApiLink(job)) if not told else (link,) if isinstance(link, AgentLink) else ()
+        for each in links:
             try:
                 return each, each.record(planned)
             except (LinkLost, Refused, Unreachable) as error:
