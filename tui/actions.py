@@ -18,6 +18,7 @@ CALENDAR = "calendar"
 LISTS: Final = frozenset({QUEUE, NODES, EVENTS, SHARES, QUOTAS, RESERVATIONS, REBALANCE})
 EVERYWHERE: Final = LISTS | {PULSE, PLAN, JOB, NODE, CALENDAR}
 OPENED: Final = LISTS | {PULSE, PLAN, NODE, CALENDAR}
+ROOTS: Final = LISTS | {PULSE, PLAN}
 DETAILS: Final = frozenset({NODE})
 FILTERED: Final = LISTS | {PLAN, JOB}
 JOBS: Final = frozenset({QUEUE, PLAN, JOB})
@@ -84,6 +85,7 @@ LOOKING: Final = (
         LISTS,
         footer=3,
     ),
+    ScreenAction("columns", ("c",), "columns", "Show or hide columns of the list", LISTS),
     ScreenAction(
         "mark", ("space",), "mark", "Mark the row: an action applies to all marked rows", MARKED, footer=4
     ),
@@ -413,6 +415,8 @@ PROGRAM: Final = (
         "Copy a shell command that does the same as an action of the view",
         footer=8,
     ),
+    ScreenAction("presets", ("b",), "presets", "Show a preset: a view with its filter and columns"),
+    ScreenAction("save_preset", ("m",), "save preset", "Save the view with its filter and columns", ROOTS),
     ScreenAction(
         "theme", ("t",), "theme", "Choose other colours, such as light, or safe for red-green blindness"
     ),

@@ -29,8 +29,10 @@ from tui.actions import BY_NAME, ScreenAction
 from tui.app_interface import CliFunctions
 from tui.changes.job_orders import JobOrders
 from tui.changes.menus import Menus
+from tui.changes.preset_menus import PresetMenus
 from tui.changes.tenant_edits import TenantEdits
 from tui.data.cluster_feed import Changes, ClusterFeed
+from tui.data.drafts import Drafts
 from tui.data.key_queue import OrderedKeysApp
 from tui.data.model import ClusterModel
 from tui.data.request_workers import RequestWorkers
@@ -117,12 +119,14 @@ class CorralApp(OrderedKeysApp):
         self.theme = look
         self._ascii = AsciiOnly() if ascii_only else None
         self.feed, self.connect, self.read_only = feed, connect, read_only
+        self.presets, self.drafts = {}, Drafts()
+        self.save_settings = lambda: None
         self.cli, self.url = cli, url
         self.model = ClusterModel(clock)
         self.requests = RequestWorkers(connect, self.deliver)
         self.what_ifs = RequestWorkers(connect, self.deliver, threads=1)
         self.orders, self.edits = JobOrders(self), TenantEdits(self)
-        self.menus = Menus(self)
+        self.menus, self.preset_menus = Menus(self), PresetMenus(self)
         self.queue_view = QueueView(self.model.jobs)
         self.roots: tuple[View, ...] = (
             PulseView(),
@@ -296,7 +300,7 @@ class CorralApp(OrderedKeysApp):
     def method_of(self, action: ScreenAction) -> Callable[[], None] | None:
         """Return the method that carries out the action; None if the view has no such method. If the action
         has the name of a view, the method shows this view. Other methods are searched in the view, the
-        application, JobOrders, TenantEdits and Menus, in this order.
+        application, JobOrders, TenantEdits, Menus and PresetMenus, in this order.
         """
         for root in self.roots:
             if action.name == root.NAME:
@@ -308,6 +312,7 @@ class CorralApp(OrderedKeysApp):
             (self.orders, action.name),
             (self.edits, action.name),
             (self.menus, action.name),
+            (self.preset_menus, action.name),
         ):
             found: Callable[[], None] | None = getattr(owner, method, None)
             if found is not None:

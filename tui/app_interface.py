@@ -11,7 +11,9 @@ from textual.widget import Widget
 
 if TYPE_CHECKING:
     from tui.actions import ScreenAction
+    from tui.data.drafts import Drafts
     from tui.data.model import ClusterModel
+    from tui.data.presets import Preset
     from tui.data.request_workers import RequestWorkers
     from tui.look.styled_lines import Paint
     from tui.pulse.panel import Jump
@@ -49,6 +51,11 @@ class AppInterface(App[int]):
     """The time of the last key, on the clock `time.monotonic`."""
     connect: Callable[[], Client]
     cli: CliFunctions
+    presets: dict[str, Preset]
+    """The saved presets by name."""
+    drafts: Drafts
+    save_settings: Callable[[], None]
+    """Writes the settings file now, so that a new preset is kept also if the terminal UI is killed."""
     read_only: bool
     url: str
     """The address of the controller."""

@@ -11,14 +11,17 @@ from typing import Final
 
 from rich.console import Console
 
+from tui.actions import PULSE
 from tui.app import CorralApp
 from tui.app_interface import CliFunctions
 from tui.data import saved_settings
 from tui.data.cluster_feed import LiveFeed
+from tui.data.presets import Preset, from_json
 from tui.data.request_workers import RequestWorkers
 from tui.look.ascii import ascii_only
 from tui.look.theme import choose
 from wire.http.client import Client, Refused, Unreachable
+from wire.text import printable
 
 FIRST_ANSWER_S: Final = 5.0
 QUIET_S: Final = 1.0
@@ -29,11 +32,12 @@ QUIET_S seconds, a message says that this program waits.
 EXIT_USAGE, EXIT_DENIED, EXIT_UNREACHABLE = 2, 4, 7
 
 
-def run(url: str, cli: CliFunctions, *, read_only: bool = False) -> int:
+def run(url: str, cli: CliFunctions, *, read_only: bool = False, preset: str = "") -> int:
     """Run the terminal UI until the user quits, and return the exit code. It is 1 if a change that the user
-    has confirmed before quitting failed or was not sent, 2 without a terminal, 4 if the controller refuses
-    the user, and 7 if the controller cannot be reached at the start. `cli` has the functions of the command
-    line that the terminal UI uses.
+    has confirmed before quitting failed or was not sent; 2 without a terminal, or if `preset` is unknown; 4
+    if the controller refuses the user; and 7 if the controller cannot be reached at the start. `cli` has the
+    functions of the command line that the terminal UI uses. `preset` is the name of the preset to show first;
+    without a name, the view Pulse is first.
     """
     # Require that stdin, stdout and stderr are terminals: Textual reads stdin and writes the screen to
     # stderr, and this program writes messages to stdout after the terminal UI has ended. If TEXTUAL_DRIVER is
@@ -45,6 +49,12 @@ def run(url: str, cli: CliFunctions, *, read_only: bool = False) -> int:
             "Without a terminal use: corral queue, corral nodes",
             EXIT_USAGE,
         )
+    saved = saved_settings.load()
+    presets = from_json(saved.get(saved_settings.PRESETS))
+    if preset and preset not in presets:
+        known = f"Saved presets: {', '.join(sorted(presets))}" if presets else "The key m saves a preset"
+        return _complain(f"there is no preset {printable(preset, 60)}", known, EXIT_USAGE)
+    first_preset = presets.get(preset, Preset(PULSE))
     try:
         first = Client(url, timeout_s=FIRST_ANSWER_S)
         first.health()
@@ -53,7 +63,6 @@ def run(url: str, cli: CliFunctions, *, read_only: bool = False) -> int:
         return _complain(str(error), error.hint, EXIT_UNREACHABLE)
     except Refused as error:
         return _complain(error.problem.message, error.problem.hint, EXIT_DENIED)
-    saved = saved_settings.load()
     app = CorralApp(
         LiveFeed(lambda: Client(url, read_only=read_only)),
         lambda: Client(url, read_only=read_only),
@@ -66,15 +75,22 @@ def run(url: str, cli: CliFunctions, *, read_only: bool = False) -> int:
             str(saved.get("theme", "")),
         ),
         ascii_only=ascii_only(os.environ),
+        first_view=first_preset.view,
     )
+    app.presets = presets
+    app.save_settings = lambda: saved_settings.save_settings(app.roots, app.theme, app.presets)
     threading.excepthook = app.thread_broke
     saved_settings.apply_settings(app.roots, saved)
+    if preset:
+        first_preset.apply(app.trail[0])
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: app.deliver(lambda: app.exit(128 + number)))
     code = app.run()
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
-    saved_settings.save_settings(app.roots, app.theme)
+    # Keep the presets of the file, because another terminal UI may have saved presets meanwhile.
+    presets = from_json(saved_settings.load().get(saved_settings.PRESETS))
+    saved_settings.save_settings(app.roots, app.theme, presets)
     failed = _finish_changes(app.requests)
     return app.return_code or code or int(failed)
 

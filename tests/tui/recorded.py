@@ -32,6 +32,7 @@ from wire.api.policy.shares import ShareList, ShareView, ShareWeight
 from wire.api.problem import Problem
 from wire.api.reasons import Ahead, FilterLoss, NodeScore, Points, Why
 from wire.api.service.cluster import ClusterView, EventList, EventView, GpuLoadView
+from wire.api.service.reports import FairnessReport, FairnessRow
 from wire.cluster.quota import Limits, Quota
 from wire.cluster.reservation import ReservationSpec
 from wire.http.client import Client, Refused
@@ -519,6 +520,30 @@ class RecordedClient(Client):
             600 / points,
             NOW,
         )
+
+    def fairness(self, by: str, since: int) -> FairnessReport:
+        """Two projects or users; the longer the time, the more GPU-hours."""
+        hours = (NOW - since) / 3_600
+        names = ("nlp", "vision") if by == "project" else ("emeka", "alice")
+        first = FairnessRow(
+            names[0], 12 * hours, 8 * hours, 12.5, 12 * hours, 0, 14, 60.0, 3_600.0, 7_200.0, "", 0, ""
+        )
+        second = FairnessRow(
+            names[1],
+            6 * hours,
+            10 * hours,
+            -12.5,
+            12 * hours,
+            0,
+            4,
+            60.0,
+            3_600.0,
+            18_000.0,
+            "10",
+            17_400.0,
+            "",
+        )
+        return FairnessReport(by, float(since), NOW, 32 * hours, (first, second))
 
     def explain(self, job: str | int, *, within_s: float | None = None) -> Explanation:
         detail = self.job(job)

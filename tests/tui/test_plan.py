@@ -141,6 +141,8 @@ def test_reservations_and_drains_are_behind_the_jobs() -> None:
     assert shown[4:12] == " maint R"
     assert shown[12:20] == "█ 1 ████"
     assert shown.endswith("╳" * 4)
+    covered = text(ChartRow("n", bars=[entry(1, 7, 9, CERTAIN)], blocks=blocks), timeline)
+    assert covered[36:46] == " node-1 ╳╳", "the name is whole where no job covers it"
 
 
 def test_wide_job_covers_a_narrow_one_and_moved_bars_move() -> None:

@@ -277,11 +277,11 @@ async def test_time_of_the_graphs_is_changed_by_brackets() -> None:
     screen = pulse()
     async with screen.run_test(size=(140, 44)) as pilot:
         await settled(pilot)
-        assert "graphs: last 1h00m" in screen.text()
+        assert "last 1h00m" in screen.text()
         await press(pilot, "right_square_bracket")
-        assert "graphs: last 1d00h" in screen.text()
+        assert "last 1d00h" in screen.text()
         await press(pilot, "left_square_bracket", "left_square_bracket", "left_square_bracket")
-        assert "graphs: last 10m00s" in screen.text()
+        assert "last 10m00s" in screen.text()
 
 
 async def test_samples_of_the_stream_move_the_figures() -> None:

@@ -59,7 +59,7 @@ def test_pulse(snap_compare: Compare, size: tuple[int, int]) -> None:
 
 def test_pulse_in_ascii(snap_compare: Compare) -> None:
     screen = pulse(look="terminal", ascii_only=True)
-    assert snap_compare(screen, terminal_size=(120, 40), run_before=after(sign="#1"))
+    assert snap_compare(screen, terminal_size=(120, 40), run_before=after(sign="~ 10m00s"))
 
 
 @WIDTHS
@@ -101,6 +101,28 @@ def test_shares(snap_compare: Compare, size: tuple[int, int]) -> None:
 @WIDTHS
 def test_quotas(snap_compare: Compare, size: tuple[int, int]) -> None:
     assert snap_compare(Screen(), terminal_size=size, run_before=after("5", *"jjj", first="alice"))
+
+
+@pytest.mark.parametrize(
+    ("keys", "first", "sign"),
+    [
+        (("4", *"jjjj"), "alice", "GPU-hours by project"),
+        (("6", "c", "j", "j"), "BEGINS", "jobs that may run into"),
+        (("2", "j"), "node-1", "jobs on node-2"),
+    ],
+    ids=("shares", "calendar", "nodes"),
+)
+def test_large_screens(snap_compare: Compare, keys: tuple[str, ...], first: str, sign: str) -> None:
+    """The free space below short lists has panels."""
+    assert snap_compare(Screen(), terminal_size=(200, 60), run_before=after(*keys, first=first, sign=sign))
+
+
+def test_attempts(snap_compare: Compare) -> None:
+    async def run(pilot: Pilot[Any]) -> None:
+        await after("colon", "1", "0", "enter", sign="no two nodes")(pilot)
+        await after("tab", sign="time since the submit")(pilot)
+
+    assert snap_compare(Screen(), terminal_size=(200, 60), run_before=run)
 
 
 def test_quota_form(snap_compare: Compare) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tui.actions import actions_of, keys_of, shown_key, words_of
 from tui.app_interface import AppInterface
 from tui.changes.confirmations import job_command
+from tui.changes.preset_menus import preset_entries, show_preset
 from tui.dialogs.form_dialog import FormDialog
 from tui.dialogs.help import HelpDialog, help_lines
 from tui.dialogs.menu import Menu, MenuEntry
@@ -13,6 +16,9 @@ from tui.look.theme import SIXTEEN, THEMES
 from tui.views.list_view import ListView
 from wire.text import duration, printable
 
+PRESET = "preset "
+"""The begin of the names of menu entries that show a preset."""
+
 
 class Menus:
     def __init__(self, app: AppInterface) -> None:
@@ -20,7 +26,7 @@ class Menus:
 
     def palette(self) -> None:
         """Open the menu with all actions of the view. If the user types a number, the menu offers to open the
-        job with this id.
+        job with this id. The menu also has the presets.
         """
         app = self._app
         entries = [
@@ -34,6 +40,10 @@ class Menus:
             for action in actions_of(app.view.NAME, app.read_only)
             if action.name != "palette"
         ]
+        entries += [
+            replace(entry, name=f"{PRESET}{entry.name}", title=f"preset {entry.title}")
+            for entry in preset_entries(app)
+        ]
 
         def job(text: str) -> MenuEntry | None:
             return (
@@ -43,6 +53,8 @@ class Menus:
         def picked(name: str | None) -> None:
             if name and name.startswith("#"):
                 app.open_job(int(name[1:19]))
+            elif name and name.startswith(PRESET):
+                show_preset(app, name.removeprefix(PRESET))
             elif name:
                 app.act(name)
 

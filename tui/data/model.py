@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
+from heapq import nlargest
 from typing import Final
 
 from tui.data.cluster_feed import KEPT_ENDED, KEPT_EVENTS, Changes, ConnectionStatus
@@ -22,6 +23,8 @@ SILENCE_S: Final = 12.0
 """If no message has arrived for this many seconds, the shown state counts as out of date. The controller
 sends a message every 5 seconds.
 """
+KEPT_ENDS: Final = 200
+"""The number of jobs in `ClusterModel.last_ends`."""
 
 
 class ClusterModel:
@@ -57,6 +60,8 @@ class ClusterModel:
         self._controller_alarms: tuple[str, ...] = ()
         self._at_quota: set[int] = set()
         """The ids of the jobs that wait for a quota."""
+        self.last_ends: deque[int] = deque(maxlen=KEPT_ENDS)
+        """The ids of the jobs that have ended last, oldest first."""
         self.places: dict[int, QueuePlace] = {}
         """The places of waiting jobs in the queue, by job id."""
         self._recent: deque[int] = deque()
@@ -84,6 +89,10 @@ class ClusterModel:
         if changes.jobs or changes.fresh:
             self._count_jobs(changes.jobs)
             (self.jobs.replace if changes.fresh else self.jobs.put)(changes.jobs)
+            if changes.fresh:
+                ended = (job for job in changes.jobs if job.state.terminal)
+                last = nlargest(KEPT_ENDS, ended, key=lambda job: job.ended_at or 0.0)
+                self.last_ends = deque((job.id for job in reversed(last)), KEPT_ENDS)
             self._trim_jobs()
         if changes.nodes or changes.fresh:
             (self.nodes.replace if changes.fresh else self.nodes.put)(changes.nodes)
@@ -136,6 +145,7 @@ class ClusterModel:
         self._failed.clear()
         self._at_quota.clear()
         self._ended.clear()
+        self.last_ends.clear()
         self._recent.clear()
         self.jobs.rows.clear()
 
@@ -147,6 +157,7 @@ class ClusterModel:
             self.counts[job.state] += 1
             if job.state.terminal and (before is None or not before.state.terminal):
                 self._ended.append(job.id)
+                self.last_ends.append(job.id)
                 if job.state is JobState.FAILED:
                     self._failed[job.id] = job.ended_at or self.now()
             if job.held and not job.state.terminal:

@@ -1,5 +1,5 @@
-"""Saves settings of the terminal UI for its next start: the filter and sort order of each list, and the
-theme.
+"""Saves settings of the terminal UI for its next start: the filter, sort order and columns of each
+list, the presets, and the theme.
 """
 
 from __future__ import annotations
@@ -12,8 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from tui.data.lists.filter import FilterError
+from tui.data.presets import Preset, to_json
 from tui.views.list_view import ListView
 from tui.views.view import View
+
+PRESETS = "presets"
+"""The name of the presets in the settings file."""
 
 
 def _path() -> Path:
@@ -31,7 +35,7 @@ def load() -> Mapping[str, Any]:
 
 
 def apply_settings(views: Iterable[View], saved: Mapping[str, Any]) -> None:
-    """Restore the saved filter and sort order of each list."""
+    """Restore the saved filter, sort order and columns of each list."""
     for view in views:
         part = saved.get(view.NAME)
         if isinstance(view, ListView) and isinstance(part, dict):
@@ -40,11 +44,13 @@ def apply_settings(views: Iterable[View], saved: Mapping[str, Any]) -> None:
                 view.listing.arrange(sort, part.get("reverse") is True)
             with contextlib.suppress(FilterError):
                 view.listing.narrow(str(part.get("filter", "")))
+            hidden = part.get("hidden")
+            view.table.hide(set(map(str, hidden)) if isinstance(hidden, list) else set())
 
 
-def save_settings(views: Iterable[View], theme: str) -> None:
+def save_settings(views: Iterable[View], theme: str, presets: Mapping[str, Preset]) -> None:
     """Save the settings. If the file cannot be written, do nothing."""
-    saved: dict[str, Any] = {"theme": theme}
+    saved: dict[str, Any] = {"theme": theme, PRESETS: to_json(presets)}
     for view in views:
         if isinstance(view, ListView):
             listing = view.listing
@@ -52,6 +58,7 @@ def save_settings(views: Iterable[View], theme: str) -> None:
                 "sort": listing.sort,
                 "reverse": listing.reverse,
                 "filter": listing.filter.text,
+                "hidden": sorted(view.table.hidden),
             }
     path = _path()
     with contextlib.suppress(OSError):

@@ -20,6 +20,7 @@ from tui.data.request_workers import Failure, effect_changed, failure_text
 from tui.dialogs.dialog import CommandLine, Dialog, DialogLine
 from tui.dialogs.live_what_if import LiveWhatIf
 from tui.forms.form import Answer, Field, Form, Request
+from tui.look import cells
 from tui.look.styled_lines import Piece
 from wire.http.client import Client, Refused, Unreachable
 from wire.text import printable
@@ -72,6 +73,7 @@ class FormDialog(Dialog[None], Generic[Request, Answer]):
         Binding("down", "app.focus_next", show=False),
         Binding("up", "app.focus_previous", show=False),
         Binding("ctrl+y", "copy", show=False),
+        Binding("ctrl+r", "restore_draft", show=False, priority=True),
         Binding("ctrl+n", "pick(1)", show=False, priority=True),
         Binding("ctrl+p", "pick(-1)", show=False, priority=True),
     ]
@@ -97,7 +99,9 @@ class FormDialog(Dialog[None], Generic[Request, Answer]):
             # Use a Text object, because Textual would parse a plain string as markup.
             box.border_title = Text(printable(form.title, 60))
             compare = "tab before/after · " if self.above_plan and form.trial is not None else ""
-            box.border_subtitle = f"{compare}^s {form.button.lower()} · ^y copy command · esc back"
+            box.border_subtitle = (
+                f"{self._draft_hint()}{compare}^s {form.button.lower()} · ^y copy command · esc back"
+            )
             with VerticalScroll(can_focus=False, classes="rows"):
                 for label, fields in form.rows.items():
                     if form.heads and len(fields) > 1 and not has_heads:
@@ -210,7 +214,30 @@ class FormDialog(Dialog[None], Generic[Request, Answer]):
 
     @on(Button.Pressed, "#back")
     def back(self) -> None:
-        self.dismiss(None)
+        self.action_leave()
+
+    def action_leave(self) -> None:
+        """Close the dialog, and keep the typed texts as a draft."""
+        app, defaults = app_of(self), {field.name: field.default for field in self._form.fields}
+        app.drafts.keep(self._form.title, self.typed, defaults, app.model.now())
+        super().action_leave()
+
+    def _draft_hint(self) -> str:
+        """Return the key that fills in the draft of this form, and the time of the draft; empty if there is
+        no draft.
+        """
+        app = app_of(self)
+        draft = app.drafts.get(self._form.title)
+        at = "" if draft is None else cells.clock(draft.closed_at, app.model.now())
+        return f"^r draft of {at} · " if at else ""
+
+    def action_restore_draft(self) -> None:
+        """Fill in the texts of the draft of this form."""
+        draft = app_of(self).drafts.get(self._form.title)
+        for field in self.query(Input):
+            if draft is not None:
+                field.value = draft.typed.get(field.name or "", field.value)
+                field.cursor_position = len(field.value)
 
     @on(Button.Pressed, "#do")
     def action_send(self) -> None:
@@ -241,6 +268,7 @@ class FormDialog(Dialog[None], Generic[Request, Answer]):
         """
         there, self._sending = self.is_attached, False
         if not isinstance(answer, (Refused, Unreachable)):
+            app.drafts.drop(self._form.title)
             if there:
                 self.dismiss(None)
             self._done(answer)

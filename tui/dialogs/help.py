@@ -49,7 +49,7 @@ def _section(title: str, actions: Sequence[ScreenAction], view: str) -> list[lis
     for action in actions:
         keys = " ".join(shown_key(key) for key in keys_of(action, view))
         lines.append(
-            [("   ", "text"), (fit(keys, 15), "key"), (fit(action.title, 14), "text"), (action.help, "muted")]
+            [("   ", "text"), (fit(keys, 15), "key"), (fit(action.title, 15), "text"), (action.help, "muted")]
         )
         if action.command:
             lines.append([(" " * 32, "text"), (f"$ {shown_command(action)}", "faint")])

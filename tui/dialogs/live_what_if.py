@@ -110,7 +110,7 @@ class LiveWhatIf(Facts):
             self._ask()
         elif isinstance(answer, WhatIfAnswer):
             self.shown_id = answer.id
-            self._lines = what_if_lines(answer, self._height)
+            self.lines = what_if_lines(answer, self._height)
             self.refresh()
             app_of(self).show_effect(answer)
             self._pause_s = FIRST_PAUSE_S
@@ -135,7 +135,7 @@ class LiveWhatIf(Facts):
         self._pause_s = min(LONGEST_PAUSE_S, 2 * self._pause_s)
 
     def _show_text(self, text: str) -> None:
-        self._lines = [[(text, "faint")]]
+        self.lines = [[(text, "faint")]]
         self.refresh()
 
 

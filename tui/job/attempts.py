@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tui.look import cells
-from tui.look.styled_lines import Piece, fit, length
+from tui.look.styled_lines import Piece, fit, heading, length
+from tui.plan.timeline import Timeline
 from tui.pulse.lists import event_style
 from wire.api.forecasts import Explanation
 from wire.api.jobs import JobView
@@ -16,6 +17,8 @@ from wire.text import counted, duration, printable
 
 SHOWN_STEPS = 3
 """The timeline shows at most this number of attempts, the last ones."""
+CHART_LEFT = 7
+"""The width of the numbers to the left of the bars of the attempts."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +109,47 @@ def attempt_lines(job: JobView, tries: Sequence[Attempt], now: float, width: int
         )
         queued_at = attempt.ended_at or now
     return lines
+
+
+def attempt_chart(job: JobView, tries: Sequence[Attempt], now: float, width: int) -> list[list[Piece]]:
+    """Return the attempts as bars over the time since the submit, and the sums of all waits, run times and
+    lost GPU-hours. In each bar, `░` is the wait before the attempt and `█` the time in which it ran.
+    """
+    if not tries:
+        return []
+    end = job.ended_at or now
+    line = Timeline(job.submitted_at, max(1.0, end - job.submitted_at), max(10, width - CHART_LEFT))
+    bars: list[list[Piece]] = []
+    queued_at, waited, ran = job.submitted_at, 0.0, 0.0
+    for attempt in tries:
+        began = attempt.started_at or attempt.placed_at
+        stopped = attempt.ended_at or end
+        waited += max(0.0, attempt.placed_at - queued_at)
+        ran += max(0.0, stopped - attempt.started_at) if attempt.started_at is not None else 0.0
+        first, run = line.cells(queued_at, began), line.cells(began, stopped + line.cell_s)
+        gap = max(0, run.start - first.start)
+        style = "running" if attempt.ended_at is None else _end_style(attempt.end)
+        bars.append(
+            [
+                (f"  {attempt.number:>3}  ", "strong"),
+                (" " * first.start, "text"),
+                ("░" * gap, "queued"),
+                ("█" * max(1, len(run)), style),
+            ]
+        )
+        queued_at = stopped
+    if job.state is JobState.QUEUED:
+        waited += max(0.0, now - queued_at)
+        first = line.cells(queued_at, now)
+        bars.append([("     → ", "muted"), (" " * first.start, "text"), ("░" * len(first), "queued")])
+    lost = sum(attempt.lost_gpu_hours for attempt in tries)
+    title: list[Piece] = [
+        ("time since the submit  ", "strong"),
+        (f"waited {duration(waited)}  ", "queued"),
+        (f"ran {duration(ran)}", "running"),
+        (f"  lost {lost:.1f} GPU-hours" if lost >= 0.05 else "", "warn"),
+    ]
+    return [[], heading(title, width), [(" " * CHART_LEFT + line.line(now), "faint")], *bars]
 
 
 def timeline(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Final
@@ -16,6 +17,8 @@ from wire.codec import dumps, encode
 from wire.job.spec import JobSpec
 from wire.text import counted, memory, printable
 
+NAME: Final = 18
+"""The width of the names of fields, in terminal cells."""
 HIDDEN: Final = frozenset({"command", "env"})
 """The fields of a JobSpec that are not shown with their values: the command is shown as a shell line, and the
 values of variables may be secret."""
@@ -68,29 +71,31 @@ def gpu_lines(
                 ]
     if not lines:
         lines = [[], [("  the job holds no nodes now", "muted")]]
-    return [*lines, [], *_use(job, detail)]
+    return [*lines, [], *_use(job, detail, width)]
 
 
-def spec_lines(detail: JobDetail | None) -> list[list[Piece]]:
+def spec_lines(detail: JobDetail | None, width: int) -> list[list[Piece]]:
     """Return the lines of the tab with the request: the command, and each field that differs from its
     default. Of environment variables, only the names are shown.
     """
     if detail is None:
         return [[], [("  loading…", "faint")]]
     spec, default = detail.spec, JobSpec(command=())
-    lines: list[list[Piece]] = [_field("command", command_line(spec.command), "strong")]
+    lines = _field("command", command_line(spec.command), "strong", width)
     for each in fields(JobSpec):
         value = getattr(spec, each.name)
         if each.name not in HIDDEN and value != getattr(default, each.name):
             text = value if isinstance(value, str) else dumps(encode(value))
-            lines.append(_field(each.name, printable(text, 600), "text"))
+            lines += _field(each.name, printable(text, 600), "text", width)
     if spec.env:
-        lines.append(_field("env", printable(" ".join(sorted(spec.env)), 600), "muted"))
+        lines += _field("env", printable(" ".join(sorted(spec.env)), 600), "muted", width)
     return lines
 
 
-def _field(name: str, text: str, style: str) -> list[Piece]:
-    return [(f"  {fit(name, 18)} ", "muted"), (text, style)]
+def _field(name: str, text: str, style: str, width: int) -> list[list[Piece]]:
+    """Return the lines of a field: its name, and its text on as many lines as necessary."""
+    rows = textwrap.wrap(text, max(20, width - NAME - 3)) or [""]
+    return [[(f"  {fit('' if at else name, NAME)} ", "muted"), (row, style)] for at, row in enumerate(rows)]
 
 
 def _shrunk(values: Values, most: int) -> list[float | None]:
@@ -105,7 +110,7 @@ def _shrunk(values: Values, most: int) -> list[float | None]:
     return shrunk
 
 
-def _use(job: JobView, detail: JobDetail | None) -> list[list[Piece]]:
+def _use(job: JobView, detail: JobDetail | None, width: int) -> list[list[Piece]]:
     """Return lines with the GPU, CPU and memory usage of the last attempt, the GPU-hours of the ended
     attempts, and the newest checkpoint.
     """
@@ -113,14 +118,14 @@ def _use(job: JobView, detail: JobDetail | None) -> list[list[Piece]]:
     if job.use is not None:
         text = f"mean load {job.use.mean:.0f} %, 95 % of the time at most {job.use.p95} %, "
         text += f"at most {memory(job.use.peak_mib)} of GPU memory, {job.use.wh / 1000:.1f} kWh"
-        lines.append(_field("last attempt", text, "text"))
+        lines += _field("last attempt", text, "text", width)
     if job.host_use is not None:
         text = f"{job.host_use.cpu_s / 3600:.1f} CPU-hours, at most {memory(job.host_use.peak_mib)} of memory"
-        lines.append(_field("on its nodes", text, "text"))
+        lines += _field("on its nodes", text, "text", width)
     if job.gpu_hours:
-        lines.append(_field("ended attempts", f"{job.gpu_hours:.1f} GPU-hours", "text"))
+        lines += _field("ended attempts", f"{job.gpu_hours:.1f} GPU-hours", "text", width)
     if detail is not None and detail.checkpoint is not None:
         saved = detail.checkpoint
         text = f"{printable(saved.path, 200)}  {memory(saved.size >> 20)}"
-        lines.append(_field("checkpoint", text, "text"))
+        lines += _field("checkpoint", text, "text", width)
     return lines

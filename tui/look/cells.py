@@ -26,10 +26,13 @@ def job_part(job: JobView) -> str:
 
 
 def job_state(job: JobView) -> Piece:
-    """Return the symbol and the state of a job, such as ● running; the state of a held job is "held"."""
+    """Return the symbol and the state of a job, such as ● running. The state of a held job is "held". An
+    exclamation mark follows the state of a job that waits much longer than usual.
+    """
     held = job.reason is Reason.HELD
     sign = glyphs.HELD if held else glyphs.JOB[job.state]
-    return (f"{sign} {'held' if held else job.state.value.lower()}", job_part(job))
+    late = glyphs.LONG_WAIT if job.waits_long else ""
+    return (f"{sign} {'held' if held else job.state.value.lower()}{late}", job_part(job))
 
 
 def job_location_cell(job: JobView) -> Piece:

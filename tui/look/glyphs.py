@@ -27,7 +27,9 @@ CURSOR: Final = "▌"
 ASCENDING: Final = "▴"
 DESCENDING: Final = "▾"
 LIVE: Final = "●"
-ALARM: Final = "▲"
+ALARM: Final = {"bad": "▲", "warn": "△"}
+LONG_WAIT: Final = "!"
+"""Follows the state of a job that waits much longer than usual."""
 MOVE: Final = {"proposed": "○", "under way": "◐", "moved": "✓", "undone": "↺"}
 ON, COMING = "●", "○"
 STALE: Final = "◌"
@@ -44,6 +46,7 @@ ASCII: Final = {
         ("⊘", "-"),
         ("‖", "="),
         ("▲▴", "^"),
+        ("△", "!"),
         ("▽▾", "v"),
         ("■", "#"),
         ("░", "."),
@@ -54,14 +57,14 @@ ASCII: Final = {
         ("▅▆", "="),
         ("▇█", "#"),
         ("━╸", "="),
-        ("─┈┄", "-"),
+        ("─┈┄╶╴", "-"),
         ("│┃▐▌▏▎▍▋▊▉┆", "|"),
         ("╭╮╰╯┌┐└┘├┤┼┬┴", "+"),
         ("◆", "#"),
         ("◌", "?"),
         ("›", ">"),
         ("·", "."),
-        ("…", "~"),
+        ("…≈", "~"),
         ("≤", "<"),
         ("⏎", "<"),
         ("␣", "_"),

@@ -107,6 +107,35 @@ def length(pieces: Sequence[Piece]) -> int:
     return sum(span(text) for text, _ in pieces)
 
 
+def cut(pieces: Iterable[Piece], width: int) -> list[Piece]:
+    """Return the texts cut or padded to exactly `width` cells."""
+    shown: list[Piece] = []
+    left = width
+    for text, style in pieces:
+        if left <= 0:
+            break
+        text = fit(text, left) if span(text) > left else text
+        shown.append((text, style))
+        left -= span(text)
+    return [*shown, (" " * left, "text")] if left else shown
+
+
+def heading(pieces: Sequence[Piece], width: int) -> list[Piece]:
+    """Return the first line of a panel: a title in a horizontal line."""
+    return [("╶ ", "line"), *pieces, (" " + "─" * max(0, width - length(pieces) - 5) + "╴", "line")]
+
+
+def beside(panels: Sequence[tuple[Sequence[Sequence[Piece]], int]]) -> list[list[Piece]]:
+    """Return the lines of panels that are shown side by side. Each panel has its lines and its width in
+    terminal cells.
+    """
+    rows = max((len(lines) for lines, _ in panels), default=0)
+    return [
+        [piece for lines, width in panels for piece in cut(lines[row] if row < len(lines) else (), width)]
+        for row in range(rows)
+    ]
+
+
 def both_ends(left: Sequence[Piece], right: Sequence[Piece], width: int) -> list[Piece]:
     """Return one line with texts at the left end and at the right end. If the line is too narrow, the left
     texts are cut.

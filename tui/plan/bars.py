@@ -41,7 +41,8 @@ def draw_row(
     2. Draw the jobs above reservations and drains: jobs with few GPUs first, so that jobs with many GPUs
        cover them. A running job is solid until its likely end, and a thin line until its time limit. A job
        that is expected to start has one of two hatches: for a likely start, or for the latest start.
-    3. Write the number and the name of each job into its bar, if they fit.
+    3. Write the number and the name of each job into its bar, if they fit. Write the name of each reservation
+       and drain where no job covers it, if it fits.
     4. Mark the present time, if nothing is drawn in its cell.
 
     `shifted` returns the seconds by which a job would start later after a change. The bar of the job is drawn
@@ -52,15 +53,19 @@ def draw_row(
     for block in row.blocks:
         sign, style = (DRAINED_SIGN, "drained") if block.kind == DRAIN else (RESERVED_SIGN, "held")
         until = float("inf") if block.ends_at is None else block.ends_at
-        cells = timeline.cells(block.starts_at, until)
-        _fill(signs, styles, cells, sign, style)
-        _write(signs, styles, cells, f" {printable(block.name, 24)} ", style)
+        _fill(signs, styles, timeline.cells(block.starts_at, until), sign, style)
     for entry in sorted(row.bars, key=lambda entry: (entry.gpus, entry.job)):
         shift_s = shifted(entry)
         _draw_bar(signs, styles, entry, timeline, style_of(entry), shift_s)
         if shift_s:
             for column in timeline.cells(entry.starts_at, entry.starts_at + timeline.cell_s):
                 signs[column], styles[column] = WAS_SIGN, style_of(entry)
+    for block in row.blocks:
+        until = float("inf") if block.ends_at is None else block.ends_at
+        sign = DRAINED_SIGN if block.kind == DRAIN else RESERVED_SIGN
+        visible = _visible(signs, sign, timeline.cells(block.starts_at, until))
+        if visible:
+            _write(signs, styles, visible, f" {printable(block.name, 24)} ", styles[visible[0]])
     column = timeline.column(now)
     if 0 <= column < timeline.width and (signs[column], styles[column]) == (" ", "text"):
         signs[column], styles[column] = NOW_SIGN, "accent"
@@ -83,6 +88,19 @@ def _draw_bar(
         if span(text) + 2 <= len(cells):
             _write(signs, styles, cells[1:], text, style)
             break
+
+
+def _visible(signs: Sequence[str], sign: str, cells: range) -> range:
+    """Return the first of the longest runs of cells that show the symbol `sign`; an empty range if there is
+    none.
+    """
+    longest, begin = range(0), cells.start
+    for column in range(cells.start, cells.stop + 1):
+        if column == cells.stop or signs[column] != sign:
+            if column - begin > len(longest):
+                longest = range(begin, column)
+            begin = column + 1
+    return longest
 
 
 def _fill(signs: list[str], styles: list[str], cells: range, sign: str, style: str) -> None:

@@ -72,7 +72,7 @@ class Timeline:
             label = time.strftime(
                 "%d %b" if form == "%H:%M" and not (local.tm_hour or local.tm_min) else form, local
             )
-            if column >= len(text) + 2 or not text:
+            if (column >= len(text) + 2 or not text) and column + len(label) <= self.width:
                 text = fit(text, column) + label
             at += step
         return text[: self.width].ljust(self.width)

@@ -19,7 +19,7 @@ AXIS, LEGEND = 6, 11
 """The widths, in terminal cells, of the scale to the left and of the legend to the right of a graph."""
 HOUR_S: Final = 3_600.0
 MARKS: Final = 4
-"""The number of times on the line below a graph, besides "now"."""
+"""The greatest number of times on the line below a graph, besides "now"."""
 
 Value = Callable[[PulseSample], float | None]
 
@@ -34,10 +34,11 @@ class GraphTime:
     def axis(self, width: int) -> str:
         """Return the line below a graph of `width` cells: times at equal distances, and "now" at the end."""
         line = ""
-        form = "%H:%M:%S" if self.range_s <= 600 else "%H:%M"
-        for mark in range(MARKS):
-            at = self.now - self.range_s * (MARKS - mark) / MARKS
-            line = fit(line, mark * width // MARKS) + time.strftime(form, time.localtime(at))
+        form, size = ("%H:%M:%S", 8) if self.range_s <= 600 else ("%H:%M", 5)
+        marks = max(1, min(MARKS, (width - 4) // (size + 2)))
+        for mark in range(marks):
+            at = self.now - self.range_s * (marks - mark) / marks
+            line = fit(line, mark * width // marks) + time.strftime(form, time.localtime(at))
         return fit(line, max(0, width - 3)) + "now"
 
 
@@ -141,9 +142,9 @@ def free_gpus(
         PanelRow(
             [
                 (f" {wide_jobs} ", "warn" if wide_jobs and not whole_nodes else "text"),
-                ("whole-node jobs wait · ", "muted"),
+                (f"want{'s' * (wide_jobs == 1)} whole nodes · ", "muted"),
                 (f"{whole_nodes}", "text"),
-                (f" node{'' if whole_nodes == 1 else 's'} free", "muted"),
+                (" free", "muted"),
             ]
         ),
     ]

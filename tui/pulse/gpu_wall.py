@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
 from tui.look import cells
 from tui.look.graphs import heat
-from tui.look.styled_lines import Piece, fit, level
+from tui.look.styled_lines import Piece, fit, length, level
 from tui.pulse.panel import Jump, PanelRow
+from wire.api.jobs import JobView
 from wire.api.nodes import GpuView, NodeView
+from wire.job.spec import gpus_text
 from wire.text import printable
 
 FREE: Final = "░"
@@ -34,6 +36,30 @@ class GpuWall:
         nodes = list(nodes)
         named = self._lines(nodes, width, names=True)
         return named if len(named) <= height else self._lines(nodes, width, names=False)
+
+    def rows_with_jobs(
+        self, nodes: Iterable[NodeView], jobs: Mapping[int, JobView], width: int
+    ) -> list[PanelRow]:
+        """Return one row for each node: its name, its GPUs, the number of its held GPUs, and as many of its
+        jobs as fit. `jobs` has the jobs by id.
+        """
+        nodes = list(nodes)
+        longest = min(16, max((len(node.name) for node in nodes), default=0))
+        widest = max((_size(self._cells(node)) for node in nodes), default=0)
+        rows = []
+        for node in nodes:
+            state, style = cells.node_state(node)
+            drawn = self._cells(node)
+            pieces: list[Piece] = [
+                (f" {fit(printable(node.name), longest)} ", "text"),
+                (f"{fit(state, 10)} ", style),
+                *drawn,
+                (" " * (widest - _size(drawn) + 1), "text"),
+                (f"{gpus_text(round(cells.gpus_used(node), 2)):>5}/{len(node.gpus)}  ", "muted"),
+            ]
+            room = width - length(pieces)
+            rows.append(PanelRow([*pieces, *_job_names(node, jobs, room)], Jump("node", node.name)))
+        return rows
 
     def _lines(self, nodes: Sequence[NodeView], width: int, *, names: bool) -> list[PanelRow]:
         lines: list[PanelRow] = []
@@ -65,6 +91,20 @@ class GpuWall:
         if known is None or known[0] is not node:
             known = self._drawn[node.name] = (node, _draw(node))
         return known[1]
+
+
+def _job_names(node: NodeView, jobs: Mapping[int, JobView], width: int) -> list[Piece]:
+    """Return the ids and names of the jobs of a node, as many as fit whole, and the number of the others."""
+    pieces: list[Piece] = []
+    for number, job in enumerate(node.jobs):
+        row = jobs.get(job)
+        label = printable(row.label) if row is not None else str(job)
+        name = f" {printable(row.name, 20)}  " if row is not None else "  "
+        left = len(node.jobs) - number
+        if length([*pieces, (label + name, "text")]) + (5 if left > 1 else 0) > width:
+            return [*pieces, (f"+{left}", "muted")]
+        pieces += [(label, "accent"), (name, "text")]
+    return pieces
 
 
 def _draw(node: NodeView) -> list[Piece]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from tui.data.model import ClusterModel
 from tui.pulse import figures, lists
+from tui.pulse.ends import failures, last_ends
 from tui.pulse.figures import GraphTime
 from tui.pulse.gpu_wall import GpuWall
 from tui.pulse.panel import BETWEEN, Block, Jump, Panel, PanelRow, side_by_side, title
 from wire.api.forecasts import Plan
+from wire.api.jobs import JobView
 from wire.api.policy.shares import ShareView
 from wire.api.service.cluster import EventView
 from wire.names import WHOLE_GPU, JobState
@@ -22,6 +24,8 @@ screen.
 """
 LEAST_LIST: Final = 4
 """The least number of rows of the lists at the bottom."""
+WITH_JOBS: Final = 60
+"""The wall of GPUs names the jobs of each node if it is at least this number of cells wide."""
 RECENT_EVENTS: Final = 60
 """The number of newest events from which the shown events are chosen."""
 
@@ -72,7 +76,7 @@ def _wide(
     left = height - len(lines)
     alarms_width = max(40, width * 2 // 5)
     wall_width = width - alarms_width
-    wall = _wall(model, data, wall_width - BETWEEN, max(4, left - LEAST_LIST))
+    wall = _wall(model, data, wall_width - BETWEEN, max(4, left - LEAST_LIST), left // 4)
     wanted = max(len(wall), min(1 + max(1, len(model.alarms)), 9))
     middle = max(4, min(wanted, left - LEAST_LIST))
     now = times.now
@@ -84,15 +88,33 @@ def _wide(
     third = width // 3
     last = width - 2 * third
     running = model.running.values()
+    held = lists.holders(running, data.shares, model.gpus, third - BETWEEN, bottom)
+    starts = lists.next_starts(data.plan, now, third - BETWEEN, bottom)
+    ended = _last_ended(model)
     lines += side_by_side(
         [
-            (lists.holders(running, data.shares, model.gpus, third - BETWEEN, bottom), third),
-            (lists.next_starts(data.plan, now, third - BETWEEN, bottom), third),
+            (_above(held, lambda left: last_ends(ended, now, third - BETWEEN, left), bottom), third),
+            (_above(starts, lambda left: failures(ended, now, third - BETWEEN, left), bottom), third),
             (lists.last_events(_newest(model), last, bottom), last),
         ],
         bottom,
     )
     return lines
+
+
+def _above(panel: Panel, below: Callable[[int], Panel], height: int) -> Panel:
+    """Return a panel, and below it another one if at least LEAST_LIST rows are free. `below` returns the
+    other panel for a number of rows.
+    """
+    left = height - len(panel) - 1
+    return [*panel, PanelRow(), *below(left)] if left >= LEAST_LIST else panel
+
+
+def _last_ended(model: ClusterModel) -> list[JobView]:
+    """Return the jobs that have ended last, newest first."""
+    rows = (model.jobs.rows.get(job) for job in reversed(model.last_ends))
+    ended = [row for row in rows if row is not None and row.state.terminal]
+    return sorted(ended, key=lambda job: (-(job.ended_at or 0.0), job.id))
 
 
 def _narrow(model: ClusterModel, data: PulseData, times: GraphTime, width: int) -> list[list[Block]]:
@@ -101,13 +123,14 @@ def _narrow(model: ClusterModel, data: PulseData, times: GraphTime, width: int) 
     panels: list[Panel] = [
         figures.gpu_graph(history, times, width, 4),
         lists.alarm_list(model.alarms, now, width, 6),
-        _wall(model, data, width, 40),
+        _wall(model, data, width, 40, 0),
         figures.queue_graph(history, times, width, 3),
     ]
     after: list[Panel] = [
         lists.next_starts(data.plan, now, width, 6),
         lists.holders(model.running.values(), data.shares, model.gpus, width, 6),
         lists.last_events(_newest(model), width, 8),
+        last_ends(_last_ended(model), now, width, 8),
     ]
     return [
         *_stacked(panels, width),
@@ -131,9 +154,15 @@ def _stacked(panels: Iterable[Panel], width: int) -> list[list[Block]]:
     return [[(row, width)] for panel in panels for row in panel]
 
 
-def _wall(model: ClusterModel, data: PulseData, width: int, height: int) -> list[PanelRow]:
+def _wall(model: ClusterModel, data: PulseData, width: int, height: int, most: int) -> list[PanelRow]:
+    """Return the wall of GPUs, at most `height` rows high. If the cluster has at most `most` nodes, each node
+    has a row, which also names the jobs of the node.
+    """
     heading = [("every GPU ", "strong"), ("(height and colour = load, ✗ out of service, ░ free)", "faint")]
-    rows = data.wall.rows(model.nodes, width, height - 1)
+    if len(model.nodes) <= most and width >= WITH_JOBS:
+        rows = data.wall.rows_with_jobs(model.nodes, model.jobs.rows, width)
+    else:
+        rows = data.wall.rows(model.nodes, width, height - 1)
     return [title(heading, width, Jump("view", "nodes")), *rows]
 
 

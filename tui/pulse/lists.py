@@ -34,6 +34,8 @@ EVENT_STYLES = (
 """Pairs (text, style). An event has the style of the first pair whose text is a part of the kind of the
 event, such as JobEnded.
 """
+RANKED = 50
+"""The panel of the next starts shows the rank of each job if it is at least this number of cells wide."""
 QUIET = ("AttemptStarted", "AttemptExited", "GpuReadings", "AttemptStopping")
 """Kinds of events that only repeat another event of the same job."""
 
@@ -50,7 +52,10 @@ def alarm_list(alarms: Sequence[Alarm], now: float, width: int, height: int) -> 
         since = "" if alarm.since is None else f" {duration(max(0.0, now - alarm.since))}"
         text = fit(alarm.text, max(0, width - 4 - len(since)))
         rows.append(
-            PanelRow([(f" {glyphs.ALARM} ", alarm.style), (text, "text"), (since, "muted")], alarm.jump)
+            PanelRow(
+                [(f" {glyphs.ALARM[alarm.style]} ", alarm.style), (text, "text"), (since, "muted")],
+                alarm.jump,
+            )
         )
     return rows
 
@@ -91,24 +96,32 @@ def holders(
 
 def next_starts(plan: Plan | None, now: float, width: int, height: int) -> list[PanelRow]:
     """Return the panel of the waiting jobs that are expected to start next."""
-    rows = [title([("next to start", "strong")], width, Jump("view", "plan"))]
+    rows = [
+        title(
+            [("next to start ", "strong"), ("≈ likely ≤ latest", "muted")],
+            width,
+            Jump("view", "plan"),
+        )
+    ]
     if plan is None:
         return [*rows, PanelRow([(" loading…", "faint")])]
     entries = [entry for entry in plan.entries if entry.certainty != "certain"]
     entries.sort(key=lambda entry: entry.likely_at or entry.starts_at)
+    ranked = width >= RANKED
     for number, entry in enumerate(entries[: max(0, height - 1)], 1):
         at = entry.likely_at or entry.starts_at
-        where = printable(entry.nodes[0], 12) if len(entry.nodes) == 1 else f"×{len(entry.nodes)}"
-        when = f"in {duration(max(0.0, at - now))}"
-        room = max(4, width - 5 - 7 - 5 - len(when) - len(where) - 4)
+        where = printable(entry.nodes[0], 8) if len(entry.nodes) == 1 else f"×{len(entry.nodes)}"
+        sign = "≈" if entry.certainty == "likely" or entry.likely_at is not None else "≤"
+        when = f"{sign} {duration(max(0.0, at - now))}"
+        room = max(4, width - (6 if ranked else 1) - 7 - 5 - 9 - 10)
         rows.append(
             PanelRow(
                 [
-                    (f" #{number:<3}", "faint"),
+                    (f" #{number:<4}" if ranked else " ", "faint"),
                     (f"{fit(printable(entry.label), 6)} ", "accent"),
                     (fit(printable(entry.name), room), "text"),
                     (f"{gpus_text(entry.gpus):>4} ", "text"),
-                    (when, "good" if entry.certainty == "likely" else "muted"),
+                    (f"{when:>9}", "good" if entry.certainty == "likely" else "muted"),
                     (f"  {where}", "muted"),
                 ],
                 Jump("job", entry.job),

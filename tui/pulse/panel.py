@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Final, Literal
 
-from tui.look.styled_lines import Piece, length
+from tui.look.styled_lines import Piece, heading
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,7 @@ BETWEEN: Final = 1
 
 def title(pieces: Sequence[Piece], width: int, jump: Jump | None = None) -> PanelRow:
     """Return the first row of a panel: a title in a horizontal line."""
-    rest = max(0, width - length(pieces) - 5)
-    return PanelRow([("╶ ", "line"), *pieces, (" " + "─" * rest + "╴", "line")], jump)
+    return PanelRow(heading(pieces, width), jump)
 
 
 def side_by_side(panels: Sequence[tuple[Panel, int]], height: int | None = None) -> list[list[Block]]:

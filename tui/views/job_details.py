@@ -16,14 +16,16 @@ from tui.app_interface import app_of
 from tui.data.cluster_feed import Changes
 from tui.data.load_history import LoadRequests, ShownRows
 from tui.data.request_workers import Failure, failure_text
-from tui.job.attempts import attempt_lines, attempts, event_lines
+from tui.job.attempts import attempt_chart, attempt_lines, attempts, event_lines
 from tui.job.facts import job_facts
 from tui.job.log import JobLog
 from tui.job.resources import gpu_lines, spec_lines
 from tui.job.tab_line import ATTEMPTS, EVENTS, GPUS, LOG, SPEC, TABS, WHY, TabLine
 from tui.job.why import why_lines
 from tui.look.graphs import Values
-from tui.look.styled_lines import Piece
+from tui.look.styled_lines import Piece, heading
+from tui.panels.graphs import graph_lines
+from tui.panels.jobs import job_lines
 from tui.views.view import View, bindings
 from tui.widgets.facts import Facts
 from tui.widgets.lines_pane import LinesPane
@@ -44,6 +46,8 @@ the queue on a copy of the engine.
 """
 MOST_EVENTS: Final = 3_000
 MOST_LOAD_NODES: Final = 50
+LEAST_MORE: Final = 3
+"""Events and lines of the log fill the free space of a tab if at least this many of them fit."""
 
 
 class JobDetailsView(View):
@@ -159,7 +163,11 @@ class JobDetailsView(View):
             model = app_of(self).model
             self._facts.update(job_facts(row, self._detail, model, width, brief=True)[:most])
             if self.tab != LOG:
-                self._lines.show(self._tab_lines(row, width - 1), follow=self.tab == EVENTS)
+                lines = self._tab_lines(row, width - 1)
+                lines += self._more_lines(
+                    row, width - 1, self.size.height - len(self._facts.lines) - 1 - len(lines)
+                )
+                self._lines.show(lines, follow=self.tab == EVENTS)
         self._tabs.refresh_changed()
 
     def _tab_lines(self, row: JobView, width: int) -> list[list[Piece]]:
@@ -172,7 +180,42 @@ class JobDetailsView(View):
             return attempt_lines(row, found, now, width)
         if self.tab == GPUS:
             return gpu_lines(row, self._detail, self._gpu_loads, model, width)
-        return spec_lines(self._detail) if self.tab == SPEC else event_lines(self._events, now)
+        return spec_lines(self._detail, width) if self.tab == SPEC else event_lines(self._events, now)
+
+    def _more_lines(self, row: JobView, width: int, height: int) -> list[list[Piece]]:
+        """Return lines for the free space of a tab: on the tab of the attempts, these as bars; on all tabs
+        the last events, the last lines of the log, and for a waiting job the running jobs and the graphs of
+        the cluster.
+        """
+        if self.tab == EVENTS:
+            return []
+        now = app_of(self).model.now()
+        lines = attempt_chart(row, attempts(self._events), now, width) if self.tab == ATTEMPTS else []
+        lines = lines if len(lines) <= height else []
+        before = len(lines)
+        height -= before
+        log = self.output.last_lines(max(height // 2 - 2, height - len(self._events) - 4))
+        room = height - len(log) - (2 if log else 0) - 2
+        if room >= LEAST_MORE and self._events:
+            events = event_lines(self._events[-room:], now)
+            lines += [[], heading([("events of the job", "strong")], width), *events]
+        if height - 2 >= LEAST_MORE and log:
+            lines += [[], heading([("end of the log", "strong")], width)]
+            lines += [[(f"  {printable(line, width)}", "muted")] for line in log]
+        return lines if log else [*lines, *self._cluster_lines(width, before + height - len(lines))]
+
+    def _cluster_lines(self, width: int, height: int) -> list[list[Piece]]:
+        """Return the running jobs, in the order of their latest ends, and the graphs of the cluster."""
+        model = app_of(self).model
+        jobs = job_lines(
+            "the cluster by latest end",
+            lambda job: job.state is not JobState.QUEUED,
+            model,
+            width,
+            height // 2,
+        )
+        lines = [[], *jobs] if jobs else []
+        return [*lines, *graph_lines(model, width, height - len(lines))]
 
     def _log_changed(self) -> None:
         self._tabs.refresh()

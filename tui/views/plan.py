@@ -17,6 +17,7 @@ from tui.data.request_workers import Failure, failure_text
 from tui.look import cells
 from tui.look.graphs import sparkline
 from tui.look.styled_lines import Piece
+from tui.panels.starts import plan_lines
 from tui.plan.bars import DRAINED_SIGN, LIKELY_SIGN, LIMIT_SIGN, RESERVED_SIGN, RUNNING_SIGN, TAIL_SIGN
 from tui.plan.chart_rows import GROUPINGS, ChartRow, chart_rows
 from tui.plan.effect import PlanEffect
@@ -146,8 +147,11 @@ class PlanView(View):
             return
         model = app_of(self).model
         timeline = self._timeline()
-        self._pane.show(self._rows(timeline), timeline, model.now())
-        self._below.update(self._free_line(timeline))
+        rows = self._rows(timeline)
+        self._pane.show(rows, timeline, model.now())
+        lines = self._free_line(timeline)
+        free = self.size.height - self._pane.HEAD - len(rows) - len(lines)
+        self._below.update([*lines, *plan_lines(self.plan, model, self.size.width, free)])
 
     def _rows(self, timeline: Timeline) -> list[ChartRow]:
         plan = self.plan
@@ -256,7 +260,8 @@ class PlanView(View):
     # -- actions of the user ----------------------------------------------------------------------
 
     def _moved(self) -> None:
-        app_of(self).refresh_lines()
+        if self.is_attached:
+            app_of(self).refresh_lines()
 
     def jobs(self) -> list[JobView]:
         entry = self._pane.entry

@@ -15,6 +15,7 @@ from tui.data.cluster_feed import Changes
 from tui.data.lists.listing import Listing
 from tui.data.request_workers import Failure, failure_text
 from tui.look.styled_lines import Piece
+from tui.panels.graphs import graph_lines
 from tui.views.list_view import ListView, Row
 from tui.widgets.facts import Facts
 from wire.http.client import Client, Refused, Unreachable
@@ -58,6 +59,12 @@ class PolledListView(ListView[str, Row], Generic[Row, Answer]):
     def details(self, row: Row) -> list[list[Piece]]:
         """Return lines with the details of a row."""
         raise NotImplementedError
+
+    def more(self, width: int, height: int) -> list[list[Piece]]:  # noqa: ARG002 - most lists have no more
+        """Return at most `height` lines for the free space below the details. The lines come from the model
+        or from the last answers, because this is called once a second and after each key.
+        """
+        return []
 
     # -- requests for the list ------------------------------------------------------------
 
@@ -145,7 +152,14 @@ class PolledListView(ListView[str, Row], Generic[Row, Answer]):
         self._show_details()
 
     def _show_details(self) -> None:
-        """Show the details of the row under the cursor, on at most half of the lines of the view."""
+        """Show the details of the row under the cursor, on at most half of the lines of the view. If the list
+        and the details leave lines free, show more about the list there, and then the graphs of the cluster.
+        """
         row = self.here
         lines: list[list[Piece]] = [] if row is None else [[("─" * 400, "line")], *self.details(row)]
-        self.facts.update(lines[: max(0, self.size.height // 2)])
+        lines = lines[: max(0, self.size.height // 2)]
+        free = self.size.height - self.table.HEAD - max(2, len(self.listing)) - len(lines)
+        if free > 1 and not (row is None and self.listing.rows):
+            more = self.more(self.size.width, free)[:free]
+            lines += [*more, *graph_lines(app_of(self).model, self.size.width, free - len(more))]
+        self.facts.update(lines)

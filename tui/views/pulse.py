@@ -57,7 +57,7 @@ class PulseView(View):
     def note(self, *, brief: bool = False) -> Sequence[Piece]:
         """Return the length of time that the graphs show."""
         span = duration(RANGES_S[self._shown_range])
-        return [("" if brief else "graphs: last ", "muted"), (f"{span} ", "text")]
+        return [("" if brief else "last ", "muted"), (f"{span} ", "text")]
 
     def status(self) -> Sequence[Piece]:
         """Return the name of the object that Enter opens, as text for the status line."""

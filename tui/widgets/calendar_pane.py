@@ -5,7 +5,7 @@ of a new reservation).
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Final
@@ -17,6 +17,7 @@ from tui.app_interface import app_of
 from tui.data.lists.cluster_lists import natural_sort_key
 from tui.look import glyphs
 from tui.look.styled_lines import Piece, fit
+from tui.panels.reservations import occurrences, run_until
 from tui.plan.timeline import Timeline
 from tui.widgets.scrolling_pane import Pane
 from wire.api.jobs import JobView
@@ -38,8 +39,9 @@ class CalendarPane(Pane):
 
     HEAD = 1
 
-    def __init__(self) -> None:
+    def __init__(self, moved: Callable[[], None]) -> None:
         super().__init__()
+        self._cursor_moved = moved
         self.nodes: list[str] = []
         self.at = 0
         self.marks: set[str] = set()
@@ -119,6 +121,7 @@ class CalendarPane(Pane):
         if not self.top <= self.at < self.top + self.page:
             self.scroll_lines(self.at if self.at < self.top else self.at - self.page + 1)
         self.refresh()
+        self._cursor_moved()
         app_of(self).refresh_lines()
 
     def on_click(self, event: events.Click) -> None:
@@ -138,13 +141,16 @@ class CalendarPane(Pane):
         """Return the running jobs and the reservations that may use a chosen node within the window."""
         end, nodes = self.starts_at + self.length_s, set(self.chosen)
         jobs = {
-            job.id: job for node in nodes for job in self._jobs.get(node, []) if _until(job) > self.starts_at
+            job.id: job
+            for node in nodes
+            for job in self._jobs.get(node, [])
+            if run_until(job) > self.starts_at
         }
         taken = [
             row
             for row in self.reservations
             if nodes & set(row.nodes)
-            and any(begin < end and until > self.starts_at for begin, until in _times(row, end))
+            and any(begin < end and until > self.starts_at for begin, until in occurrences(row, end))
         ]
         return list(jobs.values()), taken
 
@@ -182,13 +188,13 @@ class CalendarPane(Pane):
         cells: list[Piece] = [(" ", "text")] * line.width
         for job in self._jobs.get(name, []):
             sign: Piece = (JOB, "running") if job.time_limit_s else (NO_LIMIT, "warn")
-            _fill(cells, line.cells(job.started_at or now, _until(job)), sign)
+            _fill(cells, line.cells(job.started_at or now, run_until(job)), sign)
         if node is not None and (node.state is NodeState.DRAINED or node.state.away):
             _fill(cells, line.cells(now, line.end), (DRAINED, "drained"))
         for row in self.reservations:
             if name in row.nodes:
                 style = "warn" if row.spec.maintenance else "held"
-                for begin, end in _times(row, line.end):
+                for begin, end in occurrences(row, line.end):
                     _fill(cells, line.cells(begin, end), (RESERVED, style))
                     _write(cells, line.cells(begin, end), f" {printable(row.spec.name, 24)} ", style)
         column = line.column(now)
@@ -202,23 +208,6 @@ class CalendarPane(Pane):
             ("".join(text for text, _ in same), style)
             for style, same in groupby(cells, key=lambda cell: cell[1])
         ]
-
-
-def _until(job: JobView) -> float:
-    """Return the time until which a running job may use its nodes; infinity without a time limit."""
-    if not job.time_limit_s:
-        return float("inf")
-    return (job.started_at or job.submitted_at) + job.time_limit_s
-
-
-def _times(row: ReservationView, until: float) -> Iterable[tuple[float, float]]:
-    """Yield the begin and the end of a reservation and of its repetitions that begin before `until`."""
-    begin, end, every = row.starts_at, row.ends_at, row.spec.every_s
-    while begin < until:
-        yield begin, end
-        if not every:
-            return
-        begin, end = begin + every, end + every
 
 
 def _fill(cells: list[Piece], columns: range, sign: Piece) -> None:

@@ -30,14 +30,14 @@ class Facts(Widget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._lines: list[list[Piece]] = []
+        self.lines: list[list[Piece]] = []
 
     def update(self, lines: list[list[Piece]]) -> None:
-        if len(lines) != len(self._lines):
+        if len(lines) != len(self.lines):
             self.styles.height = len(lines)
-        before, self._lines = self._lines, lines
+        before, self.lines = self.lines, lines
         refresh_lines(self, before, lines)
 
     def render_line(self, y: int) -> Strip:
-        pieces = self._lines[y] if y < len(self._lines) else []
+        pieces = self.lines[y] if y < len(self.lines) else []
         return app_of(self).paint.strip(pieces, self.size.width).apply_style(self.rich_style)

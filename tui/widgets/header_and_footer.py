@@ -33,9 +33,12 @@ class HeaderLine(FrameLine):
         length_of_bar = 24 if width >= 120 else 14 if width >= 76 else 8
         left += bar(used / total if total else 0, length_of_bar)
         left += [(f" {gpus_text(used)}/{total}", "strong"), (" GPUs" if width >= 70 else "", "muted")]
-        left += self._jobs(width)
         alarms, right = self._alarms(), [*self.connection(), (" ", "text")]
         end = width - length(right)
+        jobs = self._jobs(width, words=width >= 76)
+        if length([*left, *jobs, *alarms]) > end:
+            jobs = self._jobs(width, words=False)
+        left += jobs
         self.targets = [(end - length(alarms), end, "alarms")] if alarms else []
         return both_ends(left, [*alarms, *right], width)
 
@@ -44,9 +47,12 @@ class HeaderLine(FrameLine):
         alarms = app_of(self).model.alarms
         if not alarms:
             return []
-        return [(f" {glyphs.ALARM} {len(alarms)}", alarms[0].style), ("  ", "text")]
+        return [(f" {glyphs.ALARM[alarms[0].style]} {len(alarms)}", alarms[0].style), ("  ", "text")]
 
-    def _jobs(self, width: int) -> list[Piece]:
+    def _jobs(self, width: int, *, words: bool) -> list[Piece]:
+        """Return the numbers of jobs in the states that fit into the line, with the names of the states if
+        `words` is true.
+        """
         model = app_of(self).model
         shown = [(JobState.RUNNING, 0), (JobState.QUEUED, 0), (JobState.SCHEDULED, 110)]
         shown += [(JobState.FAILED, 130), (JobState.COMPLETED, 150)]
@@ -54,7 +60,7 @@ class HeaderLine(FrameLine):
         for state, needed in shown:
             if width >= needed and (not needed or model.counts[state]):
                 part = state.value.lower()
-                word = f" {part}" if width >= 76 else ""
+                word = f" {part}" if words else ""
                 pieces += [
                     ("   " if width >= 100 else "  ", "text"),
                     (f"{glyphs.JOB[state]} {model.counts[state]:,}", part),
@@ -92,10 +98,10 @@ class TrailLine(FrameLine):
         note of the view. If the line is too narrow, the last views have only their numbers.
         """
         view = self._trail()[-1]
+        gap = "   " if width >= 120 else "  "
         note = view.note()
         if length(note) > width // 2:
             note = view.note(brief=True)
-        gap = "   " if width >= 120 else "  "
         for named in range(len(self._roots), -1, -1):
             left = self._left(named, gap)
             if length(left) + length(note) <= width:

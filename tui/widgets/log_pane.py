@@ -105,6 +105,10 @@ class LogPane(Pane):
     def filter_text(self) -> str:
         return self._found.pattern if self._found else ""
 
+    def last_lines(self, count: int) -> list[str]:
+        """Return the last `count` loaded lines, without the filter."""
+        return self._lines[-count:] if count > 0 else []
+
     @property
     def count(self) -> int:
         return len(self._lines)

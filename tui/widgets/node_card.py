@@ -9,7 +9,10 @@ from textual.strip import Strip
 
 from tui.app_interface import app_of
 from tui.look import cells, glyphs
-from tui.look.styled_lines import Piece, bar, fit, length
+from tui.look.styled_lines import Piece, bar, beside, fit
+from tui.panels.events import node_events
+from tui.panels.graphs import graph_lines
+from tui.panels.jobs import job_lines
 from tui.widgets.scrolling_pane import Pane
 from wire.api.nodes import GpuView, NodeView
 from wire.names import GpuHealth
@@ -60,6 +63,8 @@ class NodeCard(Pane):
     def update(self) -> None:
         node = app_of(self).model.nodes.rows.get(self._name_of() or "")
         self._lines = self._drawn(node, self.size.width - 1) if node else []
+        if node:
+            self._lines += self._more(node, self.size.width - 1, self.page - len(self._lines))
         self.scroll_lines(self.top)
         self.refresh_changed()
 
@@ -77,13 +82,33 @@ class NodeCard(Pane):
             half = width // 2
             for left, right in zip(numa[::2], [*numa[1::2], []], strict=False):
                 lines.append([])
-                lines += _side_by_side(self._group(left, half - 2), self._group(right, half - 2), half)
+                lines += beside(
+                    [(self._group(left, half - 2), half), (self._group(right, half - 2), width - half)]
+                )
         else:
             for group in numa:
                 lines += [[], *self._group(group, width)]
         on_gpus = {job for gpu in node.gpus for job in gpu.jobs}
         others = [job for job in node.jobs if job not in on_gpus]
         return [*lines, [], [(" without GPUs  ", "sorted"), *self._jobs(others)]] if others else lines
+
+    def _more(self, node: NodeView, width: int, height: int) -> list[list[Piece]]:
+        """Return lines for the free space below the GPUs: the jobs of the node, its last events, and the
+        graphs of the cluster.
+        """
+        model, there = app_of(self).model, set(node.jobs)
+        jobs = job_lines(
+            f"jobs on {node.name}",
+            lambda job: job.id in there,
+            model,
+            width,
+            min(len(there) + 1, height // 2),
+        )
+        lines = [[], *jobs] if jobs else []
+        graphs = graph_lines(model, width, (height - len(lines)) // 2)
+        events = node_events(node.name, model, width, height - len(lines) - len(graphs) - 1)
+        lines += [[], *events] if events else []
+        return [*lines, *(graphs or graph_lines(model, width, height - len(lines)))]
 
     def _facts(self, node: NodeView, width: int) -> list[list[Piece]]:
         model = app_of(self).model
@@ -183,24 +208,3 @@ def _marks(gpu: GpuView) -> list[Piece]:
         pieces.append((f"ECC {gpu.ecc_uncorrected} uncorrected  ", "bad"))
     hot = [word for word in gpu.throttle if word != "power cap"]
     return [*pieces, (f"slowed: {', '.join(hot)}  ", "warn")] if hot else pieces
-
-
-def _side_by_side(left: list[list[Piece]], right: list[list[Piece]], half: int) -> list[list[Piece]]:
-    rows = max(len(left), len(right))
-    padded = [*left, *([[]] * (rows - len(left)))]
-    return [
-        [*_cut(one, half), *other]
-        for one, other in zip(padded, [*right, *([[]] * (rows - len(right)))], strict=True)
-    ]
-
-
-def _cut(pieces: Sequence[Piece], width: int) -> list[Piece]:
-    shown: list[Piece] = []
-    left = width
-    for text, part in pieces:
-        if left <= 0:
-            break
-        text = fit(text, left) if length([(text, part)]) > left else text
-        shown.append((text, part))
-        left -= length([(text, part)])
-    return [*shown, (" " * left, "text")]

@@ -53,6 +53,8 @@ class ListTable(Pane, Generic[Key, Row]):
         """For each line of the screen, the row at the last call of `sync_rows`, and the rest of what the line
         shows: its scroll bar, the data of `_besides`, the cursor and the mark.
         """
+        self.hidden: set[str] = set()
+        """The names of the columns that the user has hidden."""
         self._fitted: list[tuple[ListColumn[Row], int]] = []
         self._fitted_for = -1
         self._offset = 0
@@ -65,6 +67,18 @@ class ListTable(Pane, Generic[Key, Row]):
     def visible_keys(self) -> list[Key]:
         """Return the keys of the rows that are visible now."""
         return [self.listing.key_at(at) for at in range(self.top, min(self.top + self.page, self.total))]
+
+    def column_titles(self) -> list[tuple[str, str]]:
+        """Return the name and the title of each column that can be hidden: all but the first one."""
+        return [(column.name, column.title) for column in self._columns[1:]]
+
+    def hide(self, names: set[str]) -> None:
+        """Hide the columns with these names, and show all others that fit into the width of the screen. The
+        first column is always shown, and names of unknown columns are left out.
+        """
+        self.hidden = names & {name for name, _ in self.column_titles()}
+        self._fitted_for = -1
+        self.refresh()
 
     # -- movement of the cursor and of rows -----------------------------------------------
 
@@ -159,7 +173,8 @@ class ListTable(Pane, Generic[Key, Row]):
         if self._fitted_for != width:
             # Keep one cell free for the scroll bar, so that the columns do not move when the scroll bar
             # appears.
-            self._fitted, self._fitted_for = fit_columns(self._columns, width - 1, self._gap), width
+            shown = [column for column in self._columns if column.name not in self.hidden]
+            self._fitted, self._fitted_for = fit_columns(shown, width - 1, self._gap), width
         return self._fitted
 
     def _window_line(self, y: int) -> Strip:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from cli.exit_codes import CommandError
-from cli.flags import switch
+from cli.flags import option, switch
 from cli.registry import application, examples
 from wire.http import discovery
 
@@ -13,10 +13,18 @@ app = application()
 
 
 @app.command(
-    epilog=examples("corral tui", "corral tui --read-only", "corral --url http://127.0.0.1:7070 tui")
+    epilog=examples(
+        "corral tui",
+        "corral tui --read-only",
+        "corral tui --preset mine",
+        "corral --url http://127.0.0.1:7070 tui",
+    )
 )
 def tui(
     read_only: Annotated[bool, switch("--read-only", "Only show the cluster; do not allow changes.")] = False,
+    preset: Annotated[
+        str, option("--preset", "NAME", "Show this saved view, filter and columns first.")
+    ] = "",
 ) -> int:
     """Open the terminal UI."""
     import os
@@ -33,4 +41,4 @@ def tui(
     from tui.app_interface import CliFunctions
     from tui.launch import run
 
-    return run(discovery.find_url(), CliFunctions(command_of, inherited), read_only=read_only)
+    return run(discovery.find_url(), CliFunctions(command_of, inherited), read_only=read_only, preset=preset)

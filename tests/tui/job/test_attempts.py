@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.tui.recorded import NOW, job, life
-from tui.job.attempts import attempt_lines, attempts, timeline
+from tui.job.attempts import attempt_chart, attempt_lines, attempts, timeline
 from tui.look.styled_lines import length
 from wire.api.forecasts import Explanation
 from wire.api.reasons import Why
@@ -65,3 +65,16 @@ def test_timeline_that_is_too_long_counts_its_first_attempts(width: int, counts:
     assert counts in text(line)
     assert text(line).endswith("starts ≤ 12:10:00")
     assert length(line) <= width
+
+
+def test_attempts_are_bars_over_the_time_since_the_submit() -> None:
+    lines = [text(line) for line in attempt_chart(WAITING, attempts(life(10)), NOW, 107)]
+    assert "waited 3h09m  ran 1h39m  lost 17.7 GPU-hours" in lines[1]
+    first, second, waits = lines[3:]
+    assert first.startswith("    1  ░░░░░░░░░░░░░█")
+    assert second.startswith("    2  ")
+    assert first.rindex("█") <= second.index("░") < second.index("█")
+    assert waits.endswith("░")
+    assert waits.startswith("     → ")
+    assert len(waits) == 107
+    assert attempt_chart(WAITING, [], NOW, 107) == []

@@ -14,13 +14,19 @@ from tui.data.cluster_feed import Changes
 from tui.data.request_workers import Failure
 from tui.look import cells
 from tui.look.styled_lines import Piece
+from tui.panels.graphs import graph_lines
+from tui.panels.jobs import job_lines
+from tui.panels.reservations import free_graph, overlap_lines
 from tui.views.view import View, bindings
-from tui.widgets.calendar_pane import DRAINED, JOB, NO_LIMIT, RESERVED, CalendarPane, filled_form
+from tui.widgets.calendar_pane import DRAINED, JOB, NAME_WIDTH, NO_LIMIT, RESERVED, CalendarPane, filled_form
+from tui.widgets.facts import Facts
 from wire.api.nodes import NodeView
 from wire.api.policy.reservations import ReservationList
 from wire.text import counted, duration, printable
 
 REASK_S: Final = 5
+MOST_JOBS: Final = 16
+"""The greatest height of the list of jobs on the chosen nodes, in lines."""
 
 
 class CalendarView(View):
@@ -34,11 +40,13 @@ class CalendarView(View):
 
     def __init__(self) -> None:
         super().__init__()
-        self._pane = CalendarPane()
+        self._pane = CalendarPane(self._draw)
+        self._below = Facts()
         self._ticks = 0
 
     def compose(self) -> ComposeResult:
         yield self._pane
+        yield self._below
 
     @property
     def pane(self) -> CalendarPane:
@@ -83,13 +91,44 @@ class CalendarView(View):
     def changed(self, changes: Changes) -> None:
         if changes.fresh or any(event.kind.startswith("Reservation") for event in changes.events):
             self._ask()
-        self._pane.update()
+        self._draw()
 
     def tick(self) -> None:
         self._ticks += 1
         if self._ticks % REASK_S == 0:
             self._ask()
-        self._pane.update()
+        self._draw()
+
+    def on_resize(self) -> None:
+        self._draw()
+
+    def _draw(self) -> None:
+        """Show the chart. In the lines below it, show the free GPUs over time, the jobs that may run into a
+        reservation, the jobs on the chosen nodes, and the graphs of the cluster.
+        """
+        pane, model, width = self._pane, app_of(self).model, self.size.width
+        pane.update()
+        if not self.display or not width:
+            return
+        free = self.size.height - pane.HEAD - pane.total
+        overlaps = overlap_lines(pane.reservations, model, width, free // 3)
+        jobs = self._jobs_on_chosen(width, min(MOST_JOBS, free // 3))
+        graphs = graph_lines(model, width, free // 3)
+        free -= len(overlaps) + len(jobs) + len(graphs)
+        chart = free_graph(pane.reservations, model, pane.timeline, NAME_WIDTH, free)
+        self._below.update([*chart, *overlaps, *jobs, *graphs])
+
+    def _jobs_on_chosen(self, width: int, height: int) -> list[list[Piece]]:
+        nodes = set(self._pane.chosen)
+        title = f"jobs on {', '.join(self._pane.chosen[:4])}"
+        lines = job_lines(
+            title,
+            lambda job: any(held.node in nodes for held in job.held),
+            app_of(self).model,
+            width,
+            height - 1,
+        )
+        return [[], *lines] if lines else []
 
     def _ask(self) -> None:
         app = app_of(self)
@@ -99,7 +138,7 @@ class CalendarView(View):
     def _answered(self, answer: ReservationList | Failure) -> None:
         if self.is_attached and isinstance(answer, ReservationList):
             self._pane.reservations = answer.reservations
-            self._pane.update()
+            self._draw()
             app_of(self).refresh_lines()
 
     def act_open(self) -> None:
@@ -112,10 +151,12 @@ class CalendarView(View):
 
     def act_window_later(self) -> None:
         self._pane.move_window(1)
+        self._draw()
         app_of(self).refresh_lines()
 
     def act_window_earlier(self) -> None:
         self._pane.move_window(-1)
+        self._draw()
         app_of(self).refresh_lines()
 
     def act_window_longer(self) -> None:
@@ -128,9 +169,11 @@ class CalendarView(View):
 
     def act_longer(self) -> None:
         self._pane.zoom(1)
+        self._draw()
 
     def act_shorter(self) -> None:
         self._pane.zoom(-1)
+        self._draw()
 
     def act_mark_node(self) -> None:
         pane = self._pane
@@ -142,4 +185,5 @@ class CalendarView(View):
         """Remove the marks of nodes. Return False if no node is marked."""
         had, self._pane.marks = bool(self._pane.marks), set()
         self._pane.refresh()
+        self._draw()
         return had

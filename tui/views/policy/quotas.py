@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from textual.binding import BindingType
 
@@ -16,13 +16,18 @@ from tui.forms.quota import KINDS
 from tui.look import cells
 from tui.look.columns import ListColumn
 from tui.look.styled_lines import Piece
+from tui.panels.jobs import job_lines
+from tui.panels.limits import limit_lines
 from tui.views.polled_list_view import PolledListView
 from tui.views.view import bindings
+from wire.api.jobs import JobView
 from wire.api.policy.quotas import QuotaList, QuotaView, model_use_text
 from wire.cluster.quota import AMOUNTS, ANY_NAME, UNLIMITED, Amount
 from wire.http.client import Client
 from wire.names import SHOWN_STATES
 from wire.text import duration, printable
+
+JOBS_SHOWN: Final = 16
 
 
 class QuotasView(PolledListView[QuotaView, QuotaList]):
@@ -84,6 +89,17 @@ class QuotasView(PolledListView[QuotaView, QuotaList]):
             *([cells.fact("budget", (printable(quota.budget, 100), "text"))] if quota.budget else []),
         ]
 
+    def more(self, width: int, height: int) -> list[list[Piece]]:
+        """Return the quotas whose usage is nearest to a limit, and the jobs of the quota under the cursor."""
+        limits = limit_lines(self.listing.rows.values(), width, height // 2)
+        quota = self.here
+        if quota is None or quota.name == ANY_NAME:
+            return limits
+        room = min(JOBS_SHOWN, height - len(limits) - 1)
+        title = f"jobs of {quota.scope} {quota.name}"
+        jobs = job_lines(title, lambda job: _counts(quota, job), app_of(self).model, width, room)
+        return [*limits, *([[]] if jobs else []), *jobs]
+
     def subjects(self) -> Mapping[str, str]:
         quota = self.here
         if quota is None:
@@ -110,6 +126,11 @@ class QuotasView(PolledListView[QuotaView, QuotaList]):
             ),
         ]
         app_of(self).show_jobs(" ".join(terms))
+
+
+def _counts(quota: QuotaView, job: JobView) -> bool:
+    """Return True if the quota counts the job."""
+    return quota.name == {"user": job.user, "project": job.project, "queue": job.queue}.get(quota.scope)
 
 
 def _used(amount: Amount) -> Callable[[QuotaView], Sequence[Piece]]:

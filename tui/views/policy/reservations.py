@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from textual.binding import BindingType
 
@@ -14,11 +14,17 @@ from tui.data.lists.tenant_lists import reservation_for
 from tui.look import cells, glyphs
 from tui.look.columns import ListColumn
 from tui.look.styled_lines import Piece
+from tui.panels.reservations import free_graph, overlap_lines
+from tui.plan.timeline import Timeline
 from tui.views.polled_list_view import PolledListView
 from tui.views.view import bindings
 from wire.api.policy.reservations import ReservationList, ReservationView
 from wire.http.client import Client
 from wire.text import duration, printable
+
+DAY_S: Final = 86_400.0
+SCALE: Final = 6
+"""The width of the scale to the left of the graph, in terminal cells."""
 
 
 class ReservationsView(PolledListView[ReservationView, ReservationList]):
@@ -98,6 +104,15 @@ class ReservationsView(PolledListView[ReservationView, ReservationList]):
             cells.fact("jobs", (there or "none", "text" if there else "faint")),
             *([cells.fact("why", (printable(spec.why, 300), "text"))] if spec.why else []),
         ]
+
+    def more(self, width: int, height: int) -> list[list[Piece]]:
+        """Return the jobs that may run into a reservation, and the free GPUs of the next day."""
+        rows, model = list(self.listing.rows.values()), app_of(self).model
+        overlaps = overlap_lines(rows, model, width, height)
+        timeline = Timeline(model.now(), DAY_S, max(1, width - SCALE))
+        graph = free_graph(rows, model, timeline, SCALE, height - len(overlaps) - 1)
+        times: list[list[Piece]] = [[(" " * SCALE + timeline.line(model.now()), "faint")]] if graph else []
+        return [*overlaps, *graph, *times]
 
     def subjects(self) -> Mapping[str, str]:
         row = self.here

@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import ClassVar, Final
 
 from textual.binding import BindingType
 
 from tui import actions
 from tui.app_interface import app_of
+from tui.data.cluster_feed import Changes
 from tui.data.lists.filter import exact_filter
 from tui.data.lists.tenant_lists import share_state
+from tui.data.request_workers import Failure
 from tui.look import cells
 from tui.look.columns import ListColumn
 from tui.look.styled_lines import Piece, share_bar
+from tui.panels.fairness import Reports, fairness_lines, fairness_reports
+from tui.panels.jobs import job_lines
 from tui.views.polled_list_view import PolledListView
 from tui.views.view import bindings
+from wire.api.jobs import JobView
 from wire.api.policy.shares import ShareList, ShareView
 from wire.http.client import Client
 from wire.text import duration, printable
+
+REPORTS_S: Final = 60
+"""Seconds between two requests for the reports on fairness. The interval is long, because each report adds up
+the accounted hours of a week.
+"""
 
 
 class SharesView(PolledListView[ShareView, ShareList]):
@@ -61,13 +72,48 @@ class SharesView(PolledListView[ShareView, ShareList]):
     def rows_of(self, answer: ShareList) -> Sequence[ShareView]:
         return answer.shares
 
+    def changed(self, changes: Changes) -> None:
+        super().changed(changes)
+        if changes.fresh:
+            self._ask_reports()
+
+    def tick(self) -> None:
+        super().tick()
+        if self._ticks % REPORTS_S == 0:
+            self._ask_reports()
+
+    def _ask_reports(self) -> None:
+        app = app_of(self)
+        if app.model.connection.state != "lost":
+            now = app.model.now()
+            app.requests.ask(lambda client: fairness_reports(client, now), self._take_reports)
+
+    def _take_reports(self, answer: Reports | Failure) -> None:
+        if self.is_attached and isinstance(answer, Mapping):
+            self._reports = answer
+            self.moved()
+
+    _reports: Reports = MappingProxyType({})
+
+    def more(self, width: int, height: int) -> list[list[Piece]]:
+        """Return the jobs of the share under the cursor, the used and entitled GPU-hours of projects and
+        users, and the waits of their jobs.
+        """
+        fairness = fairness_lines(self._reports, width, height)
+        share = self.here
+        if share is None:
+            return fairness
+        wanted = self._has(share)
+        jobs = job_lines(
+            f"jobs of {share.share}", wanted, app_of(self).model, width, height - len(fairness) - 1
+        )
+        return [*([[]] if jobs else []), *jobs, *fairness]
+
     def nothing(self) -> Sequence[Piece]:
         return [("no job was submitted yet; shares appear with the first job", "muted")]
 
     def legend(self) -> Sequence[Piece]:
-        return [
-            ("USED is decayed usage · NOW/H is usage per hour now · the highest FACTOR starts first", "muted")
-        ]
+        return [("USED is decayed usage · NOW/H is usage per hour · highest FACTOR first", "muted")]
 
     def details(self, share: ShareView) -> list[list[Piece]]:
         """Return the details of a tenant: its usage, and the effect of the usage on the order of its jobs in
@@ -111,15 +157,25 @@ class SharesView(PolledListView[ShareView, ShareList]):
         share = self.here
         if share is None:
             return
+        projects, user = self._tenants(share)
+        wanted = f"project:{exact_filter(*projects)}"
+        app_of(self).show_jobs(f"{wanted} user:{exact_filter(user)}" if user else wanted)
+
+    def _tenants(self, share: ShareView) -> tuple[Sequence[str], str]:
+        """Return the projects of a share, and its user; an empty text for the share of all users of the
+        projects.
+        """
         if share.share != share.path[-1]:
-            wanted = f"project:{exact_filter(share.path[-2])} user:{exact_filter(share.path[-1])}"
-        else:
-            # For an organisation, show the jobs of all its projects. For a project, `projects` is empty,
-            # because only users are below a project. Then show the jobs of this project.
-            below = [each for each in self.listing.rows.values() if each.path[:-1] == share.path]
-            projects = [each.path[-1] for each in below if each.share == each.path[-1]]
-            wanted = f"project:{exact_filter(*projects or [share.path[-1]])}"
-        app_of(self).show_jobs(wanted)
+            return [share.path[-2]], share.path[-1]
+        # An organisation has the jobs of all its projects. For a project, `projects` is empty, because only
+        # users are below a project.
+        below = [each for each in self.listing.rows.values() if each.path[:-1] == share.path]
+        return [each.path[-1] for each in below if each.share == each.path[-1]] or [share.path[-1]], ""
+
+    def _has(self, share: ShareView) -> Callable[[JobView], bool]:
+        """Return a function that returns True for the jobs of this share."""
+        projects, user = self._tenants(share)
+        return lambda job: job.project in projects and user in ("", job.user)
 
 
 def _amount(units: float) -> Piece:
