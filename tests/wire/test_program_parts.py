@@ -16,6 +16,7 @@ HOME = Path(__file__).parents[2]
 ELSEWHERE = {
     "cli/commands/slurm.py": "writes programs that are started later; from a frozen program, its own file",
     "agent/host/bootstrap.py": "runs on a host that has only this file, and starts the zip file",
+    "agent/host/pilot_relay.py": "runs from the zip file of the agent with the Python of the host",
     "agent/host/preflight.py": "a report",
     "controller/nodes/agent/frozen.py": "the folder of the frozen program, which contains the agent",
     "controller/store/backends/postgres.py": "advice to the user",

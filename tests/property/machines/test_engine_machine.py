@@ -32,6 +32,7 @@ from controller.core.model.inputs import agent_inputs, controller_inputs, job_in
 from controller.core.model.job import NEVER
 from controller.core.model.start_estimates import LATEST, LIKELY
 from controller.core.model.wait_state import WaitRules
+from controller.core.pipeline.pipeline import Pipeline
 from controller.core.pipeline.reconfigure import state_under
 from controller.core.quota.hours.timetable import HoursTable, Timetable
 from controller.core.quota.hours.week_hours import WeekHours, windows_of
@@ -417,8 +418,7 @@ class EngineMachine(NodeRules):
         state = self.harness.state
         expected = _rows(state)
         folded = State(self.pipeline.order, sharing=self.pipeline.sharing)
-        folded.set_quota_config(self.pipeline.rules)
-        folded.nodes.datasets.policy = self.pipeline.datasets
+        _configure(folded, self.pipeline)
         applied = (
             given.pipeline for given, _ in self.given if isinstance(given, controller_inputs.ApplyConfig)
         )
@@ -427,8 +427,7 @@ class EngineMachine(NodeRules):
             if isinstance(event, ConfigApplied):
                 under = next(applied)
                 folded = state_under(folded, under, folded.jobs.values(), folded.estimates)
-                folded.set_quota_config(under.rules)
-                folded.nodes.datasets.policy = under.datasets
+                _configure(folded, under)
         assert _rows(folded) == expected
         pipeline = self.harness.engine.pipeline
         restored = State(pipeline.order, sharing=pipeline.sharing)
@@ -495,6 +494,13 @@ class EngineMachine(NodeRules):
             if not job.state.terminal and never_fits(engine.profile_cycles.placer_of(job), job.ask) is None
         ]
         assert left == []
+
+
+def _configure(state: State, pipeline: Pipeline) -> None:
+    """Set what the engine sets in its state for a configuration."""
+    state.set_quota_config(pipeline.rules)
+    state.estimates.use_guard(pipeline.estimating, shortest_first=not pipeline.backfill.in_queue_order)
+    state.nodes.datasets.policy = pipeline.datasets
 
 
 def _rows(state: State) -> tuple[list[object], list[object]]:
