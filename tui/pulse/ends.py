@@ -14,9 +14,9 @@ from wire.api.jobs import JobView
 from wire.names import JobState
 from wire.text import duration, printable
 
-SINCE, USER, RAN = 8, 10, 11
-"""The widths of the time since the end of a job, of its user, and of its run time, in terminal cells."""
-OTHER, LEAST_NAME = 3 + 7 + 1 + SINCE, 9
+AT, USER, RAN = 9, 10, 11
+"""The widths of the time of the end of a job, of its user, and of its run time, in terminal cells."""
+OTHER, LEAST_NAME = 3 + 7 + 1 + AT, 9
 """The width of all parts of a row without the name and the text, and the least width of the name."""
 WITH_USER: Final = 28
 """The user is shown if the name and the user have at least this many cells."""
@@ -50,8 +50,10 @@ def failures(ended: Sequence[JobView], now: float, width: int, height: int) -> l
 
 
 def _row(job: JobView, text: str, style: str, now: float, width: int, text_width: int) -> PanelRow:
-    """Return a row with a job, a text about its end, and the time since its end."""
-    since = "" if job.ended_at is None else duration(max(0.0, now - job.ended_at))
+    """Return a row with a job, a text about its end, and the time of its end. The time since the end would
+    change every second, so each row would be sent to the terminal every second.
+    """
+    at = fit(f" {cells.clock(job.ended_at, now)}", AT)
     text_width = min(text_width, width - OTHER - LEAST_NAME)
     room = width - OTHER - text_width
     user = fit(f" {printable(job.user)}", USER) if room >= WITH_USER else ""
@@ -62,7 +64,7 @@ def _row(job: JobView, text: str, style: str, now: float, width: int, text_width
             (fit(printable(job.name), room - len(user)), "text"),
             (f"{user} ", "muted"),
             (fit(printable(text), text_width), style),
-            (f"{since:>{SINCE}}", "faint"),
+            (at, "faint"),
         ],
         Jump("job", job.id),
     )
