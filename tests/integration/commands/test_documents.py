@@ -32,7 +32,7 @@ from wire.job.spec import JobSpec
 from wire.names import JobState
 
 BLOCKS = blocks()
-NOT_RUN = 37
+NOT_RUN = 38
 """The number of blocks that no test runs here."""
 SAVES = (
     "mkdir -p $CORRAL_CHECKPOINT_DIR; trap 'echo 1 > $CORRAL_CHECKPOINT_DIR/1' USR1; "

