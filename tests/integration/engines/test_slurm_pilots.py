@@ -192,6 +192,7 @@ def test_a_cancelled_allocation_loses_its_job_only_with_the_proof_of_its_end(
     command = f"echo $CORRAL_ATTEMPT >> {ran}; while [ ! -e {system.place}/gate ]; do sleep 0.1; done; exit 6"
     [job] = submit(system, command, on_node_lost=OnNodeLost.REQUEUE)
     system.until(ran.exists, "the job runs")
+    system.until(lambda: allocations(slurm, before), "the accounting lists the allocation")
     [first] = allocations(slurm, before)
     with slurm.stopped("slurmdbd"):
         slurm.run("scancel", first).check_returncode()
