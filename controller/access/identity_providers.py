@@ -146,7 +146,11 @@ async def _get(session: aiohttp.ClientSession, url: str) -> Mapping[str, Any]:
     """Return the JSON object at this address. Redirects are not followed."""
     try:
         async with session.get(url, allow_redirects=False) as answer:
-            content = await answer.content.read(MOST_BYTES)
+            content = bytearray()
+            async for piece in answer.content.iter_any():
+                content += piece
+                if len(content) > MOST_BYTES:
+                    raise ProviderUnreachable(f"{url} has sent more than {MOST_BYTES} bytes")
             found = json.loads(content) if answer.status == 200 else None
     except (aiohttp.ClientError, OSError, ValueError, RecursionError) as error:
         raise ProviderUnreachable(f"{url} cannot be read: {type(error).__name__}") from None
