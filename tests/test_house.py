@@ -175,7 +175,7 @@ def test_wheel_contains_only_the_product_packages(tmp_path: Path) -> None:
         str(path.relative_to(HOME))
         for package in PACKAGES
         for path in (HOME / package).rglob("*")
-        if path.is_file() and path.suffix != ".pyc"
+        if "__pycache__" not in path.parts and path.is_file()
     }
     assert beside <= packed
 
