@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from controller.nodes.leader_epoch import ALONE, Leadership
+from controller.nodes.reconnecting import CannotConnect
 from controller.nodes.session import AgentChannel
 from wire.agent.job_policy import JobPolicy
 from wire.agent.orders import Start
@@ -286,7 +287,7 @@ class ExecutionEngine(ABC):
         """Start or find the agent on a pilot node, and open a channel to it. Raise CannotConnect if this
         fails. controller/nodes/agent has the agent program and its arguments.
         """
-        raise NotImplementedError("this engine has no pilot nodes")
+        raise CannotConnect("this engine has no pilot nodes")
 
     async def close(self) -> None:  # noqa: B027 - some engines hold no connection
         """Close the connections to the engine. Foreign jobs continue."""

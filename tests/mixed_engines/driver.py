@@ -247,7 +247,7 @@ class _Run:
                 row.doubled.append(f"{row.part.name}: job {job} has run as {ran}")
 
     def _await_nothing_left(self) -> None:
-        """Wait until nothing is left, and report what is left after PATIENCE_S."""
+        """Wait until no job and no machine is left. Report those that are left after PATIENCE_S."""
         end = time.monotonic() + PATIENCE_S
         while True:
             for row in self._report.rows:

@@ -73,7 +73,7 @@ class Caller:
     """
     can: frozenset[Ability] = ALL
     projects: frozenset[str] | None = None
-    """The projects for whose jobs the token is valid; None: all projects."""
+    """The token is valid for the jobs of these projects. None means all projects."""
     operated: frozenset[str] = frozenset()
     """The projects of which the user is an operator."""
     robot: str = ""

@@ -41,7 +41,7 @@ class PodResources:
         )
 
     def minus(self, other: PodResources) -> PodResources:
-        """Return what is left of these resources without `other`; no amount is less than 0."""
+        """Return these resources minus `other`. An amount that would be negative is 0."""
         return PodResources(
             max(0, self.cpu_milli - other.cpu_milli),
             max(0, self.memory_mib - other.memory_mib),

@@ -1,4 +1,4 @@
-"""The audit log: what is recorded, what is left out, and how changes of the log show."""
+"""The audit log records changes and refusals, leaves out secrets, and detects changes of its file."""
 
 from __future__ import annotations
 
